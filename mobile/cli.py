@@ -16,6 +16,8 @@ from kerasbert.cli.lines import standard_input
 from kerasbert.cli.parser import (
     Declare,
     Parser,
+    answer_options,
+    answer_options_of,
     check_directories,
     check_names,
     command_line,
@@ -90,6 +92,8 @@ def add(declare: Declare) -> None:
         "--top", type=int, metavar="N", help="labels, spans or tokens that an answer tells, best first"
     )
     command.add_argument("--threshold", type=float, metavar="P", help="probability that each of them has at least")
+    answer_options(command)
+    command.add_argument("--stream", action="store_true", help="print a generated text as its tokens come")
 
     command = declare("nearest", _nearest, "the texts whose vectors are nearest to one")
     _runtime_options(command)
@@ -173,11 +177,16 @@ def _run(options: argparse.Namespace) -> int:
         from kerasbert.data.sources import check_files
 
         check_files([options.data])
+    elif options.stream and options.json:
+        raise InputError("--stream prints a text as it comes, --json whole answers: leave out one of them")
+    settings = {name: getattr(options, name) for name in ("language", "top", "threshold")}
+    settings["options"] = answer_options_of(options)
     model, said = _load(options), _Said(options)
+    model([], **settings)  # what is wrong with them is told before any text is read
     if options.data:
-        said.count, said.cut = _table(options, model)
+        said.count, said.cut = _table(options, model, settings)
     else:
-        _show(options, model, said)
+        _show(options, model, said, settings)
     return said.tell(model.bundle.longest)
 
 
@@ -249,12 +258,11 @@ def _parsed(parse: Callable[..., Any], text: str, *how: Any) -> Any:
         raise TextError(0, error) from error
 
 
-def _table(options: argparse.Namespace, model: "Runner") -> tuple[int, int]:
+def _table(options: argparse.Namespace, model: "Runner", settings: dict[str, Any]) -> tuple[int, int]:
     """Answer a table as `kerasbert predict` does: how many texts, and how many of them were truncated."""
     rows = samples.opened(options.data, model.bundle, model.kind, options.text_column, options.text_b_column)
     asked = tables.asked(rows, options, model.kind.columns)
-    fields, names = model.kind.columns, ("language", "top", "threshold", "windows", "encoding", "delimiter", "columns")
-    settings = {name: getattr(options, name) for name in names[:3]}
+    fields, names = model.kind.columns, ("windows", "encoding", "delimiter", "columns")
 
     def answer(texts: list[Any]) -> list[tuple[bool, list[Any]]]:
         found = ((answer, answer.to_json()) for answer in model(texts, **settings))
@@ -263,16 +271,16 @@ def _table(options: argparse.Namespace, model: "Runner") -> tuple[int, int]:
     from kerasbert.storage import files
 
     about = {"model": files.digest(options.file), "plugin": files.digest(*options.plugin), "version": __version__}
-    about |= {name: getattr(options, name) for name in names}
+    about |= settings | {name: getattr(options, name) for name in names}
     writing = {"out": options.out, "batch": options.batch, "name": "run"}
     check_read(options)
     cut = tables.write(asked, answer, fields, about=about, **writing)
     return asked.survey.count - asked.survey.absent, cut
 
 
-def _show(options: argparse.Namespace, model: "Runner", said: _Said) -> None:
+def _show(options: argparse.Namespace, model: "Runner", said: _Said, settings: dict[str, Any]) -> None:
     """Answer the texts of the command, or the lines of the standard input as they come; one that cannot be is told."""
-    check_read(options, "language", "top", "threshold", *(["pair"] if len(model.bundle.parts) < 2 else []))
+    check_read(options, "stream", *(["pair"] if len(model.bundle.parts) < 2 else []))
     stream = None if options.texts else standard_input(options)
     where = "text" if stream is None else "line"
     for number, given in enumerate(_inputs(options, model, stream or options.texts), 1):
@@ -281,7 +289,7 @@ def _show(options: argparse.Namespace, model: "Runner", said: _Said) -> None:
             if blank(text):
                 said.nothing(number)
                 continue
-            found = model([text], language=options.language, top=options.top, threshold=options.threshold)[0]
+            found = _streamed(model, text, settings) if options.stream else model([text], **settings)[0]
         except TextError as error:
             said.refused(f"{where} {number}: {error.reason}")
             continue
@@ -292,8 +300,18 @@ def _show(options: argparse.Namespace, model: "Runner", said: _Said) -> None:
         flat = (each for part in ((text,) if isinstance(text, str) else text) for each in _several(part))
         shown = "\t".join(flat)
         line = json.dumps(answer, ensure_ascii=False) if options.json else one_line(model.kind.line(answer, shown))
+        if options.stream:
+            line = "\t" + one_line(shown)
         print(line, flush=True)  # who writes line by line waits for it
     tables.tell(stream.told() if stream else ())
+
+
+def _streamed(model: "Runner", text: Any, settings: dict[str, Any]) -> Any:
+    """The answer of a text that is printed as its tokens come, in one line."""
+    stream = model.stream(text, language=settings["language"], **settings["options"])
+    for piece in stream:
+        print(" ".join(f"{piece}.".splitlines())[:-1], end="", flush=True)  # a break at its end is a blank too
+    return stream.answer
 
 
 def _several(part: str | Sequence[str]) -> Sequence[str]:

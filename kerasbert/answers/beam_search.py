@@ -3,7 +3,7 @@
 On a phone the step is a program of a .tflite file; `Step` says what it is asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -75,12 +75,22 @@ def searched(
     seen, count = list(prompt) or [first], decoding.num_return_sequences
     if decoding.beams > 1:
         return _beams(step, first, column, decoding, end_id, row, seen)[:count]
-    return _each(step, first, column, decoding, end_id, row, seen)
+    *_, found = growing(step, first, column, decoding, end_id=end_id, row=row, prompt=seen)
+    return found
 
 
-def _each(step, first, column, decoding, end_id, row, seen) -> list[tuple[list[int], float]]:
-    """Texts that do not compete: one, or several that are drawn."""
-    count = decoding.num_return_sequences
+def growing(
+    step: Step,
+    first: int,
+    column: int,
+    decoding: Decoding,
+    *,
+    end_id: int,
+    row: int = 0,
+    prompt: Sequence[int] = (),
+) -> Iterator[list[tuple[list[int], float]]]:
+    """What `searched` gives of texts that do not compete (one, or several that are drawn), after each token."""
+    seen, count = list(prompt) or [first], decoding.num_return_sequences
     texts: list[list[int]] = [[] for _ in range(count)]
     going, origin, scores = list(range(count)), np.zeros(count, "int32"), np.zeros(count, "float32")
     for t in range(decoding.max_new_tokens):
@@ -94,11 +104,11 @@ def _each(step, first, column, decoding, end_id, row, seen) -> list[tuple[list[i
             token = _drawn(x, decoding, row * count + i, t) if decoding.draws else int(x.argmax())
             scores[i] += each[token]
             texts[i].append(token)
+        yield list(zip(texts, map(float, scores)))
         places = [place for place, i in enumerate(going) if texts[i][-1] != end_id]
         going, origin = [going[place] for place in places], np.array(places, "int32")
         if not going:
-            break
-    return list(zip(texts, map(float, scores)))
+            return
 
 
 def _beams(step, first, column, decoding, end_id, row, seen) -> list[tuple[list[int], float]]:

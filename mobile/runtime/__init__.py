@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from kerasbert import answers, inputs, registry
+from kerasbert import answers, inputs
 from kerasbert.answers.base import Kind, Parts, with_triples
 from kerasbert.errors import InputError, TextError, of_text
 from kerasbert.export import bundle as bundles
@@ -28,14 +28,16 @@ from kerasbert.text import load_tokenizer
 from kerasbert.text.base import KNOWLEDGE
 from .interpreters import interpreter, one_line
 from .native import quicken
+from .opening import opened, tokenizing
 from .system import cache as caches
 from .system import forks
 from .system.sources import located
-from .versions import check
 from .writing import Writer
 
 if TYPE_CHECKING:
+    from kerasbert.answers.generation import Generation
     from kerasbert.answers.vector import Index
+    from .writing.stream import Score, Stream
 
 __all__ = ["Index", "Runner", "load"]
 
@@ -97,66 +99,13 @@ def load(
 
 
 def _loaded(path: Path, cache: Any, threads: int, plugin: Any, windows: int, give_back: Callable[[], None]) -> "Runner":
-    bundle = bundles.read(path)
-    digest = bundles.digest(path)
-    if digest != bundle.digest:
-        raise InputError(
-            f"{path} is damaged: its first part has sha256 {digest[:12]}, its bundle says {bundle.digest[:12] or 'nothing'!r}. "
-            "Copy it again or write it again"
-        )
-    check(path, bundle)
-    _plug_in(path, bundle, [plugin] if isinstance(plugin, str | os.PathLike) else list(plugin))
+    bundle = opened(path, [plugin] if isinstance(plugin, str | os.PathLike) else list(plugin))
     folder = None
     if cache is not False:
         folder = caches.default_directory() if cache in (None, True) else Path(cache)
-    runner = Runner(bundle, interpreter(path, bundle, threads, folder, digest), path, windows)
+    runner = Runner(bundle, interpreter(path, bundle, threads, folder, bundle.digest), path, windows)
     runner.finalizer = weakref.finalize(runner, give_back)
     return runner
-
-
-def _plug_in(path: Path, bundle: bundles.Bundle, plugins: Sequence[str | os.PathLike]) -> None:
-    """Run the plug-ins' files, and refuse a bundle whose kind or makers are not known then."""
-    wanted = bundle.plugin
-    sums = {str(file): registry.plugin_digest(file) for file in plugins}
-    if wanted and sums and wanted["sha256"] not in sums.values():
-        held = ", ".join(f"{file} with {digest[:12]}" for file, digest in sums.items())
-        raise InputError(
-            f"{path} was made with the plug-in {wanted['file']!r:.80} of sha256 {wanted['sha256'][:12]}, received {held}: give "
-            "that file, or compress again"
-        )
-    for file in plugins:
-        try:
-            registry.load_plugin(file)
-        except ImportError as error:
-            raise InputError(
-                f"the plug-in {file} needs {error.name}, which is not installed: import it inside functions, or keep what a "
-                "phone needs (answers, makers) in a file of its own"
-            ) from error
-    try:
-        kind = answers.find(bundle.kind).configured(bundle.options)
-        for each in bundle.inputs:
-            each.declared()
-    except InputError as error:
-        if not wanted:
-            raise InputError(f"{path}: {error}") from error
-        raise InputError(
-            f"{path} answers with {bundle.kind!r:.40}, which the plug-in {wanted['file']!r:.80} brings: give that file to "
-            "load(FILE, plugin=PATH) or --plugin PATH"
-        ) from error
-    if kind.labelled != bool(bundle.labels):
-        raise InputError(f"{path} has {len(bundle.labels)} labels of a {kind.name}. Write the file again")
-
-
-@contextlib.contextmanager
-def _tokenizing(path: Path) -> Iterator[None]:
-    """Whatever a tokenizer raises that came in a file becomes an InputError of one line; a mistake in a text stays one."""
-    try:
-        yield
-    except TextError:
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path} carries a damaged tokenizer: {reason[:200]}") from error
 
 
 class Runner:
@@ -178,7 +127,7 @@ class Runner:
         self.model = model
         self.path = path
         self.kind = answers.find(bundle.kind).configured(bundle.options)
-        with _tokenizing(path):
+        with tokenizing(path):
             self.tokenizer = load_tokenizer(bundle.tokenizer)
         self.native = quicken(self.tokenizer, bundle.tokenizer)
         if self.tokenizer.knowledge is None and any(each.filled_by == "tree" for each in bundle.inputs):
@@ -201,9 +150,10 @@ class Runner:
     def close(self) -> None:
         """Give the model's memory back; a call after it is refused."""
         with self._turn:
+            self.writer = None  # which holds the network too
             if self.model is not None:
                 self.model.close()
-            self.model = self.writer = None
+            self.model = None
         if self.finalizer is not None:
             self.finalizer()
 
@@ -214,6 +164,7 @@ class Runner:
         language: str | None = None,
         top: int | None = None,
         threshold: float | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> list[Any]:
         """Texts -> answers: the objects of `kb.predict`, one per text.
 
@@ -222,22 +173,70 @@ class Runner:
             language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
             top: int, how many labels, spans or tokens an answer tells, best first. threshold: float, probability that each
                 has at least. See `answers.Kind.limited`; a kind that ranks nothing refuses both.
+            options: of texts that are generated, over those of the file: beams, temperature, top_k, top_p, seed, max_tokens
+                and the others of `answers.generation.GenerationKind`, but target_length and those of training alone.
         """
-        settings, parts = self._settings(language), self._parts(texts)
-        limits = top is not None or threshold is not None
-        kind, found = self.kind.ranking(top, threshold) if limits else self.kind, []
+        kind, settings, parts = self._asked(options), self._settings(language), self._parts(texts)
+        limits, found = top is not None or threshold is not None, []
+        kind = kind.ranking(top, threshold) if limits else kind
         for begin in range(0, len(parts), BLOCK):  # a block of rows at a time, however many texts there are
             found += self._answers(kind, parts[begin : begin + BLOCK], settings, begin)
         return [kind.limited(answer, top, threshold) for answer in found] if limits else found
+
+    def generate(self, text: Any, *, language: str | None = None, **options: Any) -> "Generation":
+        """The answer of one text of a file that generates: `runner.generate("the cat", beams=4)`. `options`: as of a call."""
+        self._asked(options, True)
+        return self([text], language=language, options=options)[0]
+
+    def stream(self, text: Any, *, language: str | None = None, **options: Any) -> "Stream":
+        """The same, its text in pieces as its tokens come: `for piece in runner.stream("the cat")`.
+
+        Whoever leaves the loop ends the text. Threads, and several streams, take turns token by token.
+
+        Raises:
+            InputError: as a call; beams, or several texts, of which none is known before the last token.
+        """
+        from .writing.stream import Stream  # here: few files generate
+
+        kind = self._asked(options, True)
+        ((row,),) = self._pack(kind, self._parts([text]))
+        length, arrays = self._arrays(row, self._settings(language))
+        return Stream(self._writer().grow(row, arrays, length, kind), row, self._running)
+
+    def score(self, text: str | bytes) -> "Score":
+        """How probable a text is: `.log_probabilities` of its tokens, `.score`, `.perplexity`; a step a token.
+
+        Raises:
+            InputError: the file is not of a decoder alone (GPT, GPT-2), or the text has fewer than two tokens.
+        """
+        from .writing.stream import scored
+
+        if not self.bundle.of("prefill") or self.kind.masked:
+            raise InputError(f"{self.path} scores no texts, expected a file of a decoder alone, such as GPT-2")
+        whole, most = self.tokenizer.encode(text), self.bundle.longest
+        if len(whole) < 2:
+            raise InputError(f"a text has {len(whole)} tokens, expected at least two. Received: {text!r:.60}")
+        first = inputs.row(whole[:1], [0])
+        length, arrays = self._arrays(first, self._usual)
+        with self._running():
+            logits = self._writer().follow(first, arrays, length, whole[1:most])
+            return scored(self.tokenizer, whole[:most], logits, len(whole) > most)
+
+    def _asked(self, options: Mapping[str, Any] | None, generates: bool = False) -> Any:
+        """The kind with the options of a call, which a file that generates alone has."""
+        if self.bundle.answering and (options or generates):
+            said = f"{next(iter(options))} is given, and " if options else ""
+            raise InputError(f"{said}{self.path} answers with a {self.kind.name}: it generates no texts")
+        return self._writer().asked(options) if options else self.kind
 
     def _answers(self, kind: Kind, parts: Sequence[Parts], settings: dict[str, int], begin: int) -> list[Any]:
         """The answers of a call's texts from `begin` on."""
         if type(kind).answer is not answers.Kind.answer:  # it runs the model more than once
             run, longest = functools.partial(self._row, settings=settings), self.bundle.longest
-            self._pack(parts, begin)  # a mistake in a text is told before anything runs
+            self._pack(kind, parts, begin)  # a mistake in a text is told before anything runs
             return [kind.answer(run, self.tokenizer, each, longest, self.labels) for each in parts]
-        packed = self._pack(parts, begin)
-        outputs = iter(self._rows([row for rows in packed for row in rows], settings, begin))
+        packed = self._pack(kind, parts, begin)
+        outputs = iter(self._rows([row for rows in packed for row in rows], settings, begin, kind))
         found = [
             kind.decode(each, rows, [next(outputs) for _ in rows], self.labels) for each, rows in zip(parts, packed)
         ]
@@ -251,7 +250,7 @@ class Runner:
 
     def rows(self, text: Any) -> list[Row]:
         """What the network reads of one text."""
-        return self._pack(self._parts([text]))[0]
+        return self._pack(self.kind, self._parts([text]))[0]
 
     def timed(self, text: Any) -> list[tuple[int, float]]:
         """The bucket of each row of a text, and the ms that the network took for it."""
@@ -270,7 +269,7 @@ class Runner:
 
     def outputs(self, texts: Sequence[Any], *, language: str | None = None) -> np.ndarray | list[np.ndarray]:
         """Texts -> float32 [rows, C]: probabilities, values or vectors; a list of [S, C] where tokens are answered."""
-        rows = [row for rows in self._pack(self._parts(texts)) for row in rows]
+        rows = [row for rows in self._pack(self.kind, self._parts(texts)) for row in rows]
         found = self._rows(rows, self._settings(language))
         if self.kind.per_token:
             return found
@@ -287,9 +286,21 @@ class Runner:
     def follow(self, row: Row, ids: Sequence[int]) -> np.ndarray:
         """Of a file that writes the logits in front of each of some ids, written for a row one after the other: [T, V]."""
         length, arrays = self._arrays(row, self._usual)
-        assert self.writer is not None
+        with self._running():
+            return np.stack(list(self._writer().follow(row, arrays, length, ids)))
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[None]:
+        """What runs the network: one thread at a time."""
         with one_line(self.path, "run"), self._turn:
-            return self.writer.follow(row, arrays, length, ids)
+            if self.model is None:
+                raise InputError(f"{self.path} is closed: load it again")
+            yield
+
+    def _writer(self) -> Writer:
+        if self.writer is None:
+            raise InputError(f"{self.path} is closed: load it again")
+        return self.writer
 
     def _settings(self, language: str | None) -> dict[str, int]:
         return self._usual if language is None else self._numbers({"language": language})
@@ -298,31 +309,33 @@ class Runner:
         """Input name -> number of the settings of a call, where not given those of the training."""
         return inputs.numbers(self._reads, self.tokenizer, self.bundle.trained | settings)
 
-    def _pack(self, parts: Sequence[Parts], begin: int = 0) -> list[list[Row]]:
+    def _pack(self, kind: Kind, parts: Sequence[Parts], begin: int = 0) -> list[list[Row]]:
         """The rows of each text.
 
         Raises:
             TextError: a text that the kind cannot read, or a document of more windows than are allowed.
         """
-        with _tokenizing(self.path):
-            packed = [self._packed(each, number) for number, each in enumerate(parts, begin)]
+        with tokenizing(self.path):
+            packed = [self._packed(kind, each, number) for number, each in enumerate(parts, begin)]
         for number, rows in enumerate(packed, begin):
             if len(rows) > self.windows:
                 many = f"text {number} takes {len(rows)} rows of {self.bundle.longest} tokens, expected at most {self.windows}"
                 raise TextError(number, f"{many}: split it, or allow more (load(..., windows=N), --windows N)")
         return packed
 
-    def _packed(self, parts: Parts, number: int) -> list[Row]:
+    def _packed(self, kind: Kind, parts: Parts, number: int) -> list[Row]:
         with of_text(number):
-            return self.kind.rows(self.tokenizer, parts, self.bundle.longest)
+            return kind.rows(self.tokenizer, parts, self.bundle.longest)
 
-    def _rows(self, rows: Sequence[Row], settings: dict[str, int], begin: int = 0) -> list[np.ndarray]:
+    def _rows(
+        self, rows: Sequence[Row], settings: dict[str, int], begin: int = 0, kind: Kind | None = None
+    ) -> list[np.ndarray]:
         """The outputs of rows, in their order; `begin`: number of the first in its call."""
         outputs: list[Any] = [None] * len(rows)
         # by length: a change of length costs 0.2-0.6 ms
         order = sorted(range(len(rows)), key=lambda place: rows[place].length)
         for place in counted(order, len(rows), "rows") if len(rows) > 1 else order:
-            outputs[place] = self._row(rows[place], settings, begin + place)
+            outputs[place] = self._row(rows[place], settings, begin + place, kind)
         return outputs
 
     def _parts(self, texts: Any) -> list[Parts]:
@@ -361,21 +374,21 @@ class Runner:
         arrays = inputs.arrays(self._reads, [row], length, settings=settings)
         return length, {self._names.get(name, name): array for name, array in arrays.items()}
 
-    def _row(self, row: Row, settings: dict[str, int] | None = None, number: int = 0) -> np.ndarray:
+    def _row(
+        self, row: Row, settings: dict[str, int] | None = None, number: int = 0, kind: Kind | None = None
+    ) -> np.ndarray:
         """One row, at most `lengths[-1]` tokens -> float32 [C], or [S, C] of its tokens.
 
         Args:
-            number: int, of the row in its call, which drawn tokens depend on.
+            number: int, of the row in its call, which drawn tokens depend on. kind: of the call.
         """
         used = row.length
         with one_line(self.path, "run"):
             length, arrays = self._arrays(row, self._usual if settings is None else settings)
-            with self._turn:
-                if self.model is None:
-                    raise InputError(f"{self.path} is closed: load it again")
-                if self.writer is not None:
-                    return self.writer.write(row, arrays, length, number)
-                outputs = self.model.run(length, arrays)
+        with self._running():
+            if self.writer is not None:
+                return self.writer.write(row, arrays, length, number, kind)
+            outputs = self.model.run(length, arrays)
         tokens = length if self.kind.per_token else 1
         if len(outputs) != (self._width or max(1, len(outputs) // tokens)) * tokens:
             raise InputError(f"{self.path} answers with {len(outputs)} numbers: it is damaged. Write the file again")

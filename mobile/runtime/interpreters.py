@@ -101,7 +101,8 @@ class Compiled:
         """Free the model; litert writes three lines about it."""
         with unheard():
             self.buffers.clear()
-            self.__dict__.pop("programs", None)
+            if programs := self.__dict__.pop("programs", None):
+                programs.close()  # a writer may outlive it
             self.model = None
 
     def __del__(self) -> None:

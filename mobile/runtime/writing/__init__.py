@@ -1,11 +1,12 @@
 """A text is written: what reads the source runs once, then a step for each token (`answers.beam_search` says which)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from kerasbert.answers.beam_search import searched
+from kerasbert.answers.beam_search import growing, searched
+from kerasbert.errors import InputError
 from kerasbert.export.bundle import LOGITS, Bundle
 from kerasbert.inputs import Row
 from kerasbert.text.base import Tokenizer
@@ -34,29 +35,76 @@ class Writer:
         self.inputs: dict[int, State] = {}  # places -> the inputs of a step beside its state
         self.blank: dict[int, State] = {}  # places -> a state of zeros
 
-    def write(self, row: Row, arrays: dict[str, np.ndarray], length: int, number: int = 0) -> np.ndarray:
+    def asked(self, options: Mapping[str, Any]) -> Any:
+        """The kind with the options of a call.
+
+        Raises:
+            InputError: an option that a file cannot change, or a value that it cannot have.
+        """
+        if settled := [name for name in options if name in self.kind.learned]:
+            raise InputError(
+                f"{settled[0]} is an option of training alone, and the file holds what it made: leave it out"
+            )
+        if "target_length" in options:
+            most = self.kind.target_length
+            raise InputError(f"target_length is the file's own, {most}: max_tokens says how many tokens are generated")
+        kind = self.kind.configured(options)
+        if kind.decoding.coverage_penalty:
+            raise InputError(
+                f"coverage_penalty is {kind.decoding.coverage_penalty}, expected 0: the steps of a .tflite do not say what "
+                "they attend to"
+            )
+        kind.decoding.check(self.programs.width(next(iter(self.steps.values())), self.logits))
+        return kind
+
+    def write(
+        self, row: Row, arrays: dict[str, np.ndarray], length: int, number: int = 0, kind: Any = None
+    ) -> np.ndarray:
         """What is written for a row: [score, ids] of each text, float32 [N * (1 + T)], padded with the end.
 
         Args:
-            arrays: what the program that reads takes. length: its bucket. number: of the text in its call.
+            arrays: what the program that reads takes. length: its bucket. number: of the text in its call. kind: of `asked`.
         """
-        end = self.tokenizer.sep_id
+        kind, end = kind or self.kind, self.tokenizer.sep_id
         with _Text(self, row, arrays, length) as text:
-            told = {"end_id": end, "row": number, "prompt": text.prompt}
-            found = searched(text, text.prompt[-1], len(text.prompt) - 1, self.kind.decoding, **told)
-        if bad := next((score for _, score in found if not np.isfinite(score)), None):
-            raise ValueError(f"logits that are not finite: {bad}")
-        padded = [[score, *ids, *[end] * (self.kind.target_length - len(ids))] for ids, score in found]
+            found = searched(text, *text.begin, kind.decoding, end_id=end, row=number, prompt=text.prompt)
+        for _, score in found:
+            _check(score)
+        padded = [[score, *ids, *[end] * (kind.target_length - len(ids))] for ids, score in found]
         return np.array(padded, np.float32).ravel()
 
-    def follow(self, row: Row, arrays: dict[str, np.ndarray], length: int, ids: Sequence[int]) -> np.ndarray:
-        """The logits in front of each of some ids that are written one after the other: float32 [len(ids), V]."""
-        origin, found = np.zeros(1, np.int32), []
+    def grow(
+        self, row: Row, arrays: dict[str, np.ndarray], length: int, kind: Any
+    ) -> Iterator[tuple[list[int], float]]:
+        """The ids and the score of one text, after each token.
+
+        Raises:
+            InputError: at once; beams, or several texts, of which none is known before the last token.
+        """
+        for name in ("beams", "num_return_sequences"):
+            if (count := kind.options[name]) > 1:
+                raise InputError(f"{name} is {count}, expected 1: a text is known at its end alone then (generate)")
+        return self._grow(row, arrays, length, kind)
+
+    def _grow(self, row: Row, arrays: dict[str, np.ndarray], length: int, kind: Any) -> Iterator[Any]:
+        end = self.tokenizer.sep_id
+        with _Text(self, row, arrays, length) as text:
+            for ((ids, score),) in growing(text, *text.begin, kind.decoding, end_id=end, prompt=text.prompt):
+                _check(score)
+                yield ids, score
+
+    def follow(self, row: Row, arrays: dict[str, np.ndarray], length: int, ids: Sequence[int]) -> Iterator[np.ndarray]:
+        """The logits in front of each of some ids that are written one after the other: float32 [V]."""
+        origin = np.zeros(1, np.int32)
         with _Text(self, row, arrays, length) as text:
             before = [text.prompt[-1], *ids[:-1]]
             for column, token in enumerate(before, len(text.prompt) - 1):
-                found.append(text(np.array([token], np.int32), column, origin)[0][0])
-        return np.stack(found)
+                yield text(np.array([token], np.int32), column, origin)[0][0]
+
+
+def _check(score: float) -> None:
+    if not np.isfinite(score):
+        raise ValueError(f"logits that are not finite: {score}")
 
 
 class _Text:
@@ -79,6 +127,11 @@ class _Text:
                 self.states = [
                     self._filled({part: self.programs.read(self.name, part, self.read[part]) for part in writer.moving})
                 ]
+
+    @property
+    def begin(self) -> tuple[int, int]:
+        """The token that is gone on from, and its place."""
+        return self.prompt[-1], len(self.prompt) - 1
 
     def __enter__(self) -> "_Text":
         return self

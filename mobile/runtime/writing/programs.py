@@ -31,6 +31,11 @@ class Buffers:
         self.shapes: dict[str, dict[str, Shape]] = {}
         self.idle: dict[str, list[dict[str, Any]]] = {}  # outputs that nobody reads any more
 
+    def close(self) -> None:
+        """Let go of the model."""
+        self.model = None
+        self.idle.clear()
+
     def run(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """What a signature gives: name -> what `given` may hold, and `read` reads.
 
@@ -45,7 +50,8 @@ class Buffers:
 
     def done(self, name: str, outputs: dict[str, Tensor]) -> None:
         """What a run of a signature gave is not needed any more."""
-        self.idle[name].append(outputs)
+        if self.model is not None:
+            self.idle[name].append(outputs)
 
     def made(self, name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Some inputs of a signature, with these values; `put` writes others into them."""
@@ -59,16 +65,23 @@ class Buffers:
         """Of an input of a signature."""
         return tuple(map(int, self.model.get_input_tensor_details(name)[part]["shape"]))
 
+    def width(self, name: str, part: str) -> int:
+        """The last axis of an output of a signature."""
+        return self._shape(name, part)[-1]
+
+    def _shape(self, name: str, part: str) -> Shape:
+        if name not in self.shapes:
+            details = self.model.get_output_tensor_details(name)
+            self.shapes[name] = {key: tuple(map(int, each["shape"])) for key, each in details.items()}
+        return self.shapes[name][part]
+
     def put(self, made: dict[str, Any], part: str, values: np.ndarray) -> None:
         """Other values."""
         made[part].write(values)
 
     def read(self, name: str, part: str, given: Any) -> np.ndarray:
         """The values of an output of a signature."""
-        if name not in self.shapes:
-            details = self.model.get_output_tensor_details(name)
-            self.shapes[name] = {key: tuple(map(int, each["shape"])) for key, each in details.items()}
-        shape = self.shapes[name][part]
+        shape = self._shape(name, part)
         return given.read(int(np.prod(shape)), np.float32).reshape(shape)
 
 
@@ -100,6 +113,10 @@ class Arrays:
     def shape(self, name: str, part: str) -> Shape:
         """As `Buffers.shape`."""
         return tuple(map(int, self.model.get_signature_runner(name).get_input_details()[part]["shape"]))
+
+    def width(self, name: str, part: str) -> int:
+        """As `Buffers.width`."""
+        return int(self.model.get_signature_runner(name).get_output_details()[part]["shape"][-1])
 
     def put(self, made: dict[str, Any], part: str, values: np.ndarray) -> None:
         """As `Buffers.put`."""

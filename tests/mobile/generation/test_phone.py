@@ -62,7 +62,7 @@ WRITINGS["gpt2"] = [{"temperature": 0.7, "top_k": 9, "seed": 2}]
 
 
 @pytest.mark.parametrize("family", often((*FAMILIES,), "t5", "gpt2"))
-def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch):
+def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch, capfd):
     model, (settings, lengths, places) = writer(family, tmp_path), FAMILIES[family]
     converted, seen = programs.converted, {}
 
@@ -78,7 +78,16 @@ def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch):
     assert verify(load(out, cache=False), tmp_path / "x.golden") == (report["golden_texts"], "")
     assert (report["lengths"], report["places"], report["agreement"]) == (lengths, places, 1)
     assert len(repack.read(seen["float"]).subgraphs) == len(lengths) + len(places)
+    capfd.readouterr()
+    with load(out, cache=False) as closed:
+        closed.generate(TEXTS[0])
+    assert capfd.readouterr().err == ""  # litert wrote what it destroys, for the writer held the model
+    with pytest.raises(InputError, match="is closed: load it again"):
+        closed.stream(TEXTS[0])
+    greedy = load(out, cache=False)
+    _scored(model, greedy)
     for options in WRITINGS[family]:
+        _streamed(greedy, options)
         model.task = model.task.optioned(options)
         _rewritten(out, out, options=dict(model.task.options))
         wanted, found = kb.predict(model, TEXTS, length=settings["length"]), load(out, cache=False)(TEXTS)
@@ -88,6 +97,7 @@ def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch):
         # of two beams that are no farther apart than float32 rounds, either may come first
         assert sum(one.text != other.text for one, other in zip(found, wanted)) <= (options.get("beams", 1) > 1)
         assert [each.truncated for each in found] == [each.truncated for each in wanted]
+        assert greedy(TEXTS[:6], options=options) == found[:6]
         assert len({each.text for each in found}) > (10 if family in ("t5", "bart", "gpt2") else 1)
 
     # int8 and half precision, along what the float file writes
@@ -109,6 +119,39 @@ def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch):
     monkeypatch.undo()
     assert plain(TEXTS[:4]) == load(small, cache=False)(TEXTS[:4])
     _damaged(out)
+
+
+def _streamed(runner, options):
+    """A text in pieces is the whole, with the options of a call."""
+    for text in TEXTS[:6]:
+        whole = runner.generate(text, **options)
+        if options.get("beams", 1) > 1:
+            with pytest.raises(InputError, match="a text is known at its end alone"):
+                runner.stream(text, **options)
+            continue
+        stream = runner.stream(text, **options)
+        pieces = list(stream)
+        assert ("".join(pieces), stream.answer) == (whole.text, whole)
+        assert len(pieces) > 3
+        assert whole.text.startswith(runner.generate(text, **options, max_tokens=4).text.removesuffix("\ufffd"))
+
+
+def _scored(model, runner):
+    """Log-probabilities of a text's tokens are those of the Keras model, of a decoder alone."""
+    if not runner.bundle.of("prefill") or runner.kind.masked:
+        with pytest.raises(InputError, match="scores no texts, expected a file of a decoder alone"):
+            runner.score("the cat")
+        return
+    for text in ("the cat sees the old house", "the cat " * 40):
+        found, ids = runner.score(text), runner.tokenizer.encode(text)[: runner.bundle.longest]
+        batch = {"token_ids": np.array([ids], "int32"), "padding_mask": np.ones((1, len(ids)), "int32")}
+        logits = np.array(model.network.logits(model.network(batch)["sequence"]))[0].astype("float64")
+        expected = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        expected = [row[token] for row, token in zip(expected, ids[1:])]
+        np.testing.assert_allclose(found.log_probabilities, expected, rtol=0, atol=1e-4)
+        assert found.truncated == (len(text) > 99)
+    with pytest.raises(InputError, match="a text has 0 tokens, expected at least two"):
+        runner.score("")
 
 
 @pytest.mark.slow

@@ -52,6 +52,9 @@ class Programs:
     def shape(self, name, part):
         return (1, 1, int(name.rpartition("_")[2]), 1)
 
+    def width(self, name, part):
+        return SIZE
+
     def read(self, name, part, given):
         return given.copy()
 
@@ -114,7 +117,7 @@ def test_a_prompt_of_one_token_is_not_read_first():
 def test_following_ids_by_hand():
     at = writer("encode")
     arrays = {"token_ids": np.array([[5, 3, 0, 0, 0, 0, 0, 0]], "int32")}
-    found = at.follow(inputs.row([5, 3], [0, 0]), arrays, 8, [4, 2, 9])
+    found = list(at.follow(inputs.row([5, 3], [0, 0]), arrays, 8, [4, 2, 9]))
     added = 8 * np.arange(SIZE) / 100
     np.testing.assert_allclose(found, [RANDOM[0, 0] + added, RANDOM[0, 4] + added, RANDOM[4, 2] + added], rtol=1e-6)
 
