@@ -167,6 +167,7 @@ static kb_status classification(kb_rows *rows, const float *const *outputs, cons
     kb_put_string(json, m->labels[i]);
     kb_put(json, ": ");
     kb_put_number(json, (double)values[i]);
+    kb_tell_label(rows, m->labels[i], (double)values[i], (int32_t)i, i == best);
   }
   kb_put(json, "}");
   kb_put_truncated(json, rows);
@@ -180,7 +181,9 @@ static kb_status multi_label(kb_rows *rows, const float *const *outputs, const s
   (void)sizes, (void)message;
   kb_put(json, "{\"labels\": [");
   for (i = 0; i < m->label_count; i++) {
-    if (!(outputs[0][i] >= (float)(m->table_count ? m->table[i] : 0.5))) continue;
+    int chosen = outputs[0][i] >= (float)(m->table_count ? m->table[i] : 0.5);
+    kb_tell_label(rows, m->labels[i], (double)outputs[0][i], (int32_t)i, chosen);
+    if (!chosen) continue;
     if (told++) kb_put(json, ", ");
     kb_put_string(json, m->labels[i]);
   }
@@ -198,6 +201,7 @@ static kb_status multi_label(kb_rows *rows, const float *const *outputs, const s
 
 static kb_status regression(kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_message *message) {
   if (sizes[0] != 1) return kb_fail(message, KB_ARGUMENT, "an output has %lu numbers, expected 1", (unsigned long)sizes[0]);
+  kb_tell_value(rows, outputs[0][0]);
   kb_put(&rows->json, "{\"value\": ");
   kb_put_number(&rows->json, (double)outputs[0][0]);
   kb_put_truncated(&rows->json, rows);
@@ -211,6 +215,7 @@ static kb_status vector(kb_rows *rows, const float *const *outputs, const size_t
   for (i = 0; i < sizes[0]; i++) {
     if (i) kb_put(&rows->json, ", ");
     kb_put_number(&rows->json, (double)outputs[0][i]);
+    kb_tell_value(rows, outputs[0][i]);
   }
   kb_put(&rows->json, "]");
   kb_put_truncated(&rows->json, rows);
@@ -244,6 +249,7 @@ static kb_status choice(kb_rows *rows, const float *const *outputs, const size_t
   for (i = 0; i < rows->count; i++) {
     kb_put(json, i ? ", " : ", \"scores\": [");
     kb_put_number(json, scores[i]);
+    kb_tell_label(rows, kb_tell_codes(rows, rows->choices[i].data, rows->choices[i].count), scores[i], (int32_t)i, i == best);
   }
   kb_put(json, "]");
   kb_put_truncated(json, rows);
@@ -279,6 +285,10 @@ KB_API kb_status kb_rows_make(const kb_model *model, const kb_text *texts, size_
   if (status == KB_OK && (made->starts.failed || made->ends.failed || made->words.failed || made->tokens.failed || made->masks.failed ||
                           made->ids.failed || made->segments.failed || made->text.failed))
     status = kb_no_memory(message);
+  if (status == KB_OK && model->kind->per_token) { /* a question stands before its text */
+    size_t skipped = model->kind->rows == kb_span_rows;
+    if (!kb_told_source(made, texts + skipped, count - skipped)) status = kb_no_memory(message);
+  }
   if (made->full)
     status = kb_fail(message, KB_ARGUMENT, "an input takes more than %lu rows of %lu tokens: split it", (unsigned long)KB_MOST_ROWS,
                      (unsigned long)model->longest);
@@ -312,6 +322,7 @@ KB_API void kb_rows_free(kb_rows *rows) {
   free(rows->tokens.data);
   free(rows->masks.data);
   free(rows->json.data);
+  kb_told_free(&rows->told);
   kb_tokens_free((kb_tokens *)rows->work);
   free(rows);
 }
@@ -319,6 +330,7 @@ KB_API void kb_rows_free(kb_rows *rows) {
 KB_API kb_status kb_answer(const kb_model *model, kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_text *json, kb_message *message) {
   size_t i, k, width = model->kind->labelled ? model->label_count : model->kind->per_token ? 2 : 0;
   kb_status status;
+  kb_told_clear(&rows->told);
   if (rows->model != model) return kb_fail(message, KB_ARGUMENT, "the rows are of another model");
   for (i = 0; i < rows->count; i++) {
     size_t wanted = width * (model->kind->per_token ? rows->rows[i].length : 1);
@@ -331,7 +343,7 @@ KB_API kb_status kb_answer(const kb_model *model, kb_rows *rows, const float *co
   status = model->kind->answer(rows, outputs, sizes, message);
   if (status == KB_OK && rows->json.failed == KB_NOT_FINITE)
     status = kb_fail(message, KB_ARGUMENT, "the outputs are finite, and the scores that are made of them are not");
-  else if (status == KB_OK && rows->json.failed) status = kb_no_memory(message);
+  else if (status == KB_OK && (rows->json.failed || !kb_told_end(rows))) status = kb_no_memory(message);
   json->data = (const char *)rows->json.data, json->size = status == KB_OK ? rows->json.count : 0;
   return status;
 }

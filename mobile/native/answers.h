@@ -34,6 +34,21 @@ typedef struct kb_packed {
   size_t begin, count, place, null, own_begin, own_end; /* span: a window of the context; tags: own_* in rows->words */
 } kb_packed;
 
+KB_ARRAY(kb_labels, kb_label);
+KB_ARRAY(kb_spans, kb_span);
+KB_ARRAY(kb_floats, float);
+
+/* The typed answer: what the kinds tell while they write json. */
+typedef struct kb_told {
+  kb_result view;
+  kb_labels labels;
+  kb_spans spans, entities;
+  kb_floats values;
+  kb_bytes texts; /* UTF-8, which the view points to */
+  kb_ints bytes;  /* of each code point of `text` its place in the caller's bytes; empty where they are valid UTF-8 */
+  int whole;      /* whether `view` is an answer */
+} kb_told;
+
 /* The rows of one input. Offsets are code points of `text`. */
 struct kb_rows {
   const kb_model *model;
@@ -50,6 +65,7 @@ struct kb_rows {
   int full;  /* whether the input wanted more than KB_MOST_ROWS */
   int asked; /* span: whether there is a question */
   kb_bytes json;
+  kb_told told;
 };
 
 /* What an answer is. */
@@ -74,6 +90,16 @@ kb_status kb_tags_rows(kb_rows *rows, const kb_text *texts, size_t count, int wo
 kb_status kb_tags_answer(kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_message *message);
 kb_status kb_mask_rows(kb_rows *rows, const kb_text *texts, size_t count, int words, kb_message *message);
 kb_status kb_mask_answer(kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_message *message);
+
+/* Telling a typed answer: result.c. */
+void kb_told_clear(kb_told *told);
+void kb_told_free(kb_told *told);
+int kb_told_source(kb_rows *rows, const kb_text *texts, size_t count); /* the texts that make rows->text; 0: no memory */
+int kb_told_end(kb_rows *rows);                                        /* all is told; 0: no memory */
+kb_text kb_tell_codes(kb_rows *rows, const uint32_t *codes, size_t count); /* a text whose data kb_told_end sets, in their order */
+void kb_tell_label(kb_rows *rows, kb_text name, double score, int32_t id, int chosen);
+void kb_tell_span(kb_spans *list, const kb_text *label, size_t start, size_t end, double score);
+void kb_tell_value(kb_rows *rows, float value);
 
 /* Writing json. */
 void kb_put(kb_bytes *json, const char *text);

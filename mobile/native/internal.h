@@ -143,6 +143,7 @@ size_t kb_strip(uint32_t code, uint32_t *out);
 /* UTF-8 -> code points; invalid bytes are U+FFFD, one for each maximal part of a sequence (Unicode, table 3-8). */
 int kb_decode(kb_text text, kb_codes *codes); /* 0 where there is no memory */
 int kb_valid(kb_text text); /* whether it is UTF-8 */
+void kb_code_starts(kb_text text, size_t from, kb_ints *starts); /* the byte where each code point begins; `from`: of the first */
 size_t kb_utf8(uint32_t code, uint8_t *out); /* code point -> 1 to 4 bytes */
 void kb_push_utf8(kb_bytes *bytes, uint32_t code);
 

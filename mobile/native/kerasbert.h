@@ -131,6 +131,47 @@ KB_API void kb_rows_free(kb_rows *rows);
 KB_API kb_status kb_answer(const kb_model *model, kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_text *json,
                            kb_message *message);
 
+/* Where a part of a text begins and ends; ends are exclusive. */
+typedef struct kb_range {
+  size_t start, end;
+} kb_range;
+
+/* A part of the text. Of words as they were given, offsets are those of the words joined by blanks. */
+typedef struct kb_span {
+  kb_text text;
+  kb_text label; /* of tags, else empty */
+  double score;
+  kb_range codes, bytes, units; /* in code points, in bytes of the caller's UTF-8, in units of UTF-16 */
+} kb_span;
+
+/* A label, a choice, or a token for a mask. */
+typedef struct kb_label {
+  kb_text name;
+  double score;
+  int32_t id;     /* of a token; else its place */
+  int32_t chosen; /* the best; of several labels those above their thresholds */
+} kb_label;
+
+/* An answer that is read without json. What a kind does not have is empty:
+
+   classification, multi_label: labels. choice: labels, the choices. regression: values[0]. vector: values.
+   span: spans, the answer (empty where the text has none) and the alternatives, best first.
+   tags: spans, the words; entities.
+   tokens: labels, `label_count / mask_count` of each mask, best first; text, with the best tokens in it. */
+typedef struct kb_result {
+  const kb_label *labels;
+  size_t label_count, mask_count;
+  const kb_span *spans, *entities;
+  size_t span_count, entity_count;
+  const float *values;
+  size_t value_count;
+  kb_text text;
+  int32_t truncated; /* whether tokens of the texts are missing */
+} kb_result;
+
+/* The last answer of the rows, until their next one; NULL where it failed, or where there is none. */
+KB_API const kb_result *kb_rows_result(const kb_rows *rows);
+
 #if !defined(__wasm__) /* there LiteRT.js runs the network: browser/litert.js */
 
 /* One input of a network: [1, count] numbers, int32, or bytes of 0 and 1. */
@@ -178,6 +219,9 @@ KB_API const kb_model *kb_runner_model(const kb_runner *runner);
    runs in the shortest signature that holds it. */
 KB_API kb_status kb_runner_answer(kb_runner *runner, const kb_text *texts, size_t count, int32_t words, kb_text *json,
                                   kb_message *message);
+
+/* The same answer typed, until the runner's next call; NULL where it failed, or where there is none. */
+KB_API const kb_result *kb_runner_result(const kb_runner *runner);
 
 /* Ends the answer that another thread waits for with KB_CANCELLED, within the network too. Without one nothing happens. */
 KB_API void kb_runner_cancel(kb_runner *runner);

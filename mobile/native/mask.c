@@ -216,12 +216,14 @@ kb_status kb_mask_answer(kb_rows *rows, const float *const *outputs, const size_
       kb_put_number(json, (double)outputs[i][id]);
       kb_put(json, ", \"id\": ");
       kb_put_number(json, id);
+      kb_tell_label(rows, kb_tell_codes(rows, rows->work->scratch.data, rows->work->scratch.count), (double)outputs[i][id], id, k == 0);
       kb_put(json, "}");
     }
     kb_put(json, "]");
   }
   kb_put(json, "]");
   kb_put_truncated(json, rows);
+  rows->told.view.text = kb_tell_codes(rows, filled.data, filled.count), rows->told.view.mask_count = rows->count;
   free(best);
   i = filled.failed || kb_work_failed(rows->work);
   free(filled.data);

@@ -145,6 +145,7 @@ static double spans(const kb_rows *rows, const float *const *outputs, ranking *r
 }
 
 static void put_span(kb_rows *rows, const found *one, double score) {
+  kb_tell_span(&rows->told.spans, NULL, (size_t)one->start, (size_t)one->end, score);
   kb_bytes *json = &rows->json;
   kb_put(json, "{\"text\": ");
   kb_put_codes(json, rows->text.data + one->start, (size_t)(one->end - one->start));
@@ -203,6 +204,7 @@ kb_status kb_span_answer(kb_rows *rows, const float *const *outputs, const size_
   if (count > 0) {
     put_answer(rows, outputs, r.items, count, null);
   } else {
+    kb_tell_span(&rows->told.spans, NULL, 0, 0, 0);
     kb_put(&rows->json, "{\"text\": \"\", \"start\": 0, \"end\": 0, \"score\": 0.0");
     kb_put_truncated(&rows->json, rows);
   }

@@ -252,6 +252,7 @@ static void put_entity(kb_rows *rows, kb_text type, size_t first, size_t last, c
   kb_put(json, ", \"score\": ");
   kb_put_number(json, (double)least);
   kb_put(json, "}");
+  kb_tell_span(&rows->told.entities, &type, start, end, (double)least);
 }
 
 /* By the rules of conlleval, which mend what is not legal. */
@@ -298,6 +299,8 @@ static void put_answer(kb_rows *rows, const int32_t *numbers, const float *score
   for (i = 0; i < words; i++) {
     if (i) kb_put(json, ", ");
     kb_put_number(json, (double)scores[i]);
+    kb_tell_span(&rows->told.spans, numbers[i] >= 0 ? rows->model->labels + numbers[i] : &outside, (size_t)rows->starts.data[i],
+                 (size_t)rows->ends.data[i], (double)scores[i]);
   }
   kb_put(json, "], \"entities\": [");
   put_entities(rows, numbers, scores);

@@ -106,6 +106,15 @@ int kb_decode(kb_text text, kb_codes *codes) {
   return 1;
 }
 
+void kb_code_starts(kb_text text, size_t from, kb_ints *starts) {
+  size_t at = 0, size;
+  uint32_t code;
+  for (; at < text.size; at += size) {
+    kb_push_int(starts, (int32_t)(from + at));
+    decode_one((const unsigned char *)text.data + at, text.size - at, &code, &size);
+  }
+}
+
 int kb_valid(kb_text text) {
   size_t at = 0, size;
   uint32_t code;

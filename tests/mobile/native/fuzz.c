@@ -110,6 +110,27 @@ static blob text(void) {
   return out;
 }
 
+/* Reads every byte of a typed answer; offsets lie within the texts. */
+static void typed(const kb_result *result, const kb_text *texts, size_t count) {
+  const kb_span *lists[2];
+  size_t sizes[2], i, k, n, most = 0;
+  unsigned long sum = 0;
+  lists[0] = result->spans, lists[1] = result->entities, sizes[0] = result->span_count, sizes[1] = result->entity_count;
+  for (i = 0; i < count; i++) most += texts[i].size + (i > 0);
+  for (i = 0; i < 2; i++)
+    for (k = 0; k < sizes[i]; k++) {
+      const kb_span *span = lists[i] + k;
+      if (span->bytes.start > span->bytes.end || span->bytes.end > most || span->units.end > most) abort();
+      for (n = 0; n < span->text.size; n++) sum += (unsigned char)span->text.data[n];
+      for (n = 0; n < span->label.size; n++) sum += (unsigned char)span->label.data[n];
+    }
+  for (i = 0; i < result->label_count; i++)
+    for (n = 0; n < result->labels[i].name.size; n++) sum += (unsigned char)result->labels[i].name.data[n];
+  for (n = 0; n < result->text.size; n++) sum += (unsigned char)result->text.data[n];
+  for (n = 0; n < result->value_count; n++) sum += (unsigned long)(result->values[n] * 0);
+  if (sum == 1) abort();
+}
+
 /* Rows and an answer of a model that was opened. */
 static void answer(const kb_model *model, const kb_text *texts, size_t count) {
   static float numbers[1 << 17];
@@ -128,7 +149,11 @@ static void answer(const kb_model *model, const kb_text *texts, size_t count) {
   }
   if (numbers[0] == 0)
     for (i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = (float)draw(2000) / 300 - 3;
-  if (i == kb_rows_count(rows)) kb_answer(model, rows, outputs, sizes, &json, &message);
+  if (i == kb_rows_count(rows)) {
+    int answered = kb_answer(model, rows, outputs, sizes, &json, &message) == KB_OK;
+    if (answered != (kb_rows_result(rows) != NULL)) abort();
+    if (answered) typed(kb_rows_result(rows), texts + (strcmp(kind, "span") == 0), count - (strcmp(kind, "span") == 0));
+  }
   kb_rows_free(rows);
 }
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from kerasbert.mobile.runtime import native
+from tests.mobile.native import typed
 
-CANCELLED, INTERPRETER = 5, 6  # KB_CANCELLED, KB_INTERPRETER
+ARGUMENT, CANCELLED, INTERPRETER = 4, 5, 6  # KB_ARGUMENT ...
 Network = Callable[[str, dict[str, np.ndarray], str], np.ndarray]
 
 
@@ -72,6 +73,8 @@ def litert() -> Path:
 def _load() -> ctypes.CDLL:
     loaded = native._needed()
     loaded.kb_runner_answer.argtypes = [_P, _P, _SIZE, ctypes.c_int32, _P, _P]
+    loaded.kb_runner_result.argtypes, loaded.kb_runner_result.restype = [_P], ctypes.POINTER(typed.Result)
+    loaded.kb_runner_model.argtypes, loaded.kb_runner_model.restype = [_P], _P
     for name in ("kb_runner_close", "kb_runner_cancel"):
         function = getattr(loaded, name)
         function.argtypes, function.restype = [_P], None
@@ -117,14 +120,19 @@ class Runner:
         return called
 
     def __call__(self, texts: Sequence[str | bytes], words: bool = False) -> Any:
-        """The answer's json."""
+        """The answer's json; the typed answer must say the same."""
         text, message = native._Json(), native._Message()
         array = (native._Text * len(texts))(*map(native._text, texts))
         rest = ctypes.byref(text), ctypes.byref(message)
         status = self.library.kb_runner_answer(self.handle, array, len(texts), words, *rest)
         if status:
+            assert status == ARGUMENT or not self.library.kb_runner_result(self.handle)
             raise Failed(status, message)
-        return json.loads(ctypes.string_at(text.data, text.size))
+        answer = json.loads(ctypes.string_at(text.data, text.size))
+        kind = self.library.kb_model_kind(self.library.kb_runner_model(self.handle)).decode()
+        result = self.library.kb_runner_result(self.handle).contents
+        assert typed.as_json(result, kind, [ctypes.string_at(each.data, each.size) for each in array]) == answer
+        return answer
 
     def cancel(self) -> None:
         """kb_runner_cancel."""

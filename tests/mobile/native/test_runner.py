@@ -19,14 +19,14 @@ from kerasbert.mobile.runtime.native import UNSUPPORTED
 from kerasbert.text import load_tokenizer
 from tests.hostile.test_tflite import mutated
 from tests.mobile.native.networks import TASKS, network
-from tests.mobile.native.runners import CANCELLED, INTERPRETER, Failed, Runner, litert, opened
+from tests.mobile.native.runners import ARGUMENT, CANCELLED, INTERPRETER, Failed, Runner, litert, opened
 from tests.mobile.native.script import word
 from tests.mobile.native.test_answers import CASES, close, inputs_of, made
 from tests.mobile.native.tokenizers import SMALL, files, texts
 from tests.support import ROOT
 
 BUCKETS = (8, 12, 24)
-DAMAGED, ARGUMENT = 2, 4  # KB_DAMAGED, KB_ARGUMENT
+DAMAGED = 2  # KB_DAMAGED
 
 
 def bucketed(case: str, content: dict[str, bytes], **changes) -> bundle.Bundle:
@@ -79,6 +79,24 @@ def test_answers_are_those_of_python(case, any_length):
             words = kind.name == "tags" and isinstance(parts[0], tuple)
             flat = [text for part in parts for text in (part if isinstance(part, tuple) else (part,))]
             close(expected(said, parts, run), runner(flat, words), f"{case} {parts!r:.200}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the 😀 house 👩\u200d👩\u200d👧 e\u0301 مرحبا 中文".encode(),
+        b"the \xff\xfe un\xf0\x9f\x98 house \xed\xa0\x80 the",  # not UTF-8: the offsets are still those of these bytes
+        b"",
+    ],
+)
+def test_offsets_in_code_points_bytes_and_utf_16(text):
+    """`Runner` cuts the text of every word, entity and answer out of the input by each of them."""
+    for case in ("tags", "span"):
+        said = bucketed(case, files(SMALL["bpe"]()))
+        with opened(said.to_zip(), numbers(said, 1)) as runner:
+            runner([b"who", text] if case == "span" else [text])
+            if case == "tags":
+                assert runner([b"\xff a", text, "😀".encode()], words=True)["words"][0] == "\ufffd a"
 
 
 def test_other_names_types_and_pads_of_inputs():

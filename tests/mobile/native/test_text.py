@@ -218,7 +218,14 @@ def test_every_c_file_is_in_the_package():
     """setup.cfg names what is no Python file."""
     listed = (ROOT / "setup.cfg").read_text()
     assert "kerasbert.mobile.native = *.c, *.h" in listed
-    assert {path.suffix for path in Path(build.FOLDER).iterdir() if path.is_file()} <= {".c", ".h", ".py", ".md", ".so"}
+    assert {path.suffix for path in Path(build.FOLDER).iterdir() if path.is_file()} <= {
+        ".c",
+        ".h",
+        ".hpp",
+        ".py",
+        ".md",
+        ".so",
+    }
     assert small_unigram().kind == "unigram"
 
 

@@ -1,0 +1,360 @@
+// Typed answers for C++17, over kerasbert.h and with nothing but the standard library.
+//
+//     auto classifier = kerasbert::Classifier::open("sst2.tflite");
+//     if (!classifier) return puts(classifier.error().message.c_str());
+//     auto answer = classifier->answer("a gripping film");
+//     if (answer) printf("%s %.3f\n", answer->label.c_str(), answer->score);
+//
+// A call gives an Expected: a value or an Error. `value()` throws the Error where the compiler has exceptions, and ends the program
+// where it has none; nothing else throws but std::bad_alloc. A runner is closed by its destructor. It belongs to one thread at a
+// time; `cancel` alone may come from any.
+#ifndef KERASBERT_HPP
+#define KERASBERT_HPP
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "kerasbert.h"
+
+namespace kerasbert {
+
+// Why a call failed: what, received, expected.
+class Error : public std::exception {
+ public:
+  Error(kb_status status = KB_OK, std::string message = {}) : status(status), message(std::move(message)) {}
+  const char *what() const noexcept override { return message.c_str(); }
+
+  kb_status status;
+  std::string message;
+};
+
+template <class T>
+class Expected {
+ public:
+  Expected(T value) : held(std::move(value)) {}
+  Expected(Error error) : held(std::move(error)) {}
+
+  explicit operator bool() const { return held.index() == 0; }
+  const Error &error() const { return *std::get_if<Error>(&held); } // where it is no value
+  T &operator*() { return *std::get_if<T>(&held); }                 // where it is one
+  const T &operator*() const { return *std::get_if<T>(&held); }
+  T *operator->() { return std::get_if<T>(&held); }
+  const T *operator->() const { return std::get_if<T>(&held); }
+
+  T &value() & {
+    if (!*this) fail();
+    return **this;
+  }
+  T value() && {
+    if (!*this) fail();
+    return std::move(**this);
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+#if defined(__cpp_exceptions) || defined(_CPPUNWIND)
+    throw error();
+#else
+    std::fprintf(stderr, "%s\n", error().message.c_str());
+    std::abort();
+#endif
+  }
+
+  std::variant<T, Error> held;
+};
+
+// What is 0 or empty is the default of kb_runner_options.
+struct Options {
+  std::string library{};
+  int threads = 0;
+  std::size_t rows = 0;
+};
+
+// A label, a choice, or a token for a mask.
+struct Label {
+  std::string name;
+  double score;
+  int id;      // of a token; else its place
+  bool chosen; // the best; of several labels those above their thresholds
+};
+
+// A part of a text: `text.substr(bytes.start, bytes.end - bytes.start)`; `units` are of UTF-16 (QString, std::u16string).
+struct Span {
+  std::string text;
+  std::string label; // of tags, else empty
+  double score;
+  kb_range codes, bytes, units;
+};
+
+// A file of any kind: answers as json. The classes below give them typed. One that was moved from is not to be called.
+class Runner {
+ public:
+  static Expected<Runner> open(const std::string &path, const Options &options = {}) { return opened<Runner>(&path, {}, options, {}); }
+
+  // The same of bytes, which must stay until it is closed.
+  static Expected<Runner> open_bytes(std::string_view file, const Options &options = {}) { return opened<Runner>(nullptr, file, options, {}); }
+
+  // Such as "classification".
+  std::string kind() const { return kb_model_kind(kb_runner_model(handle.get())); }
+
+  // Of texts as kb_rows_make takes them.
+  Expected<std::string> json(const std::vector<std::string_view> &texts, bool words = false) {
+    kb_text json;
+    if (Error error; !run(texts, words, &json, &error)) return error;
+    return std::string(json.data, json.size);
+  }
+
+  // Ends the answer that another thread waits for with KB_CANCELLED.
+  void cancel() { kb_runner_cancel(handle.get()); }
+
+ protected:
+  struct Close {
+    void operator()(kb_runner *runner) const { kb_runner_close(runner); }
+  };
+
+  static Error failure(kb_status status, const kb_message &message) {
+    return {status, (status == KB_UNSUPPORTED ? "the portable core does not read " : "") + std::string(message.text)};
+  }
+
+  template <class Kind>
+  static Expected<Kind> opened(const std::string *path, std::string_view file, const Options &options, std::initializer_list<const char *> kinds) {
+    kb_runner_options settings{options.library.empty() ? nullptr : options.library.c_str(), options.threads, options.rows};
+    kb_message message;
+    kb_runner *runner;
+    kb_status status = path ? kb_runner_open(path->c_str(), &settings, &runner, &message)
+                            : kb_runner_open_bytes(file.data(), file.size(), &settings, &runner, &message);
+    if (status != KB_OK) return failure(status, message);
+    Kind made;
+    made.handle.reset(runner);
+    std::string expected;
+    for (const char *kind : kinds) {
+      if (made.kind() == kind) return made;
+      expected += (expected.empty() ? "" : " or ") + std::string(kind);
+    }
+    if (kinds.size() == 0) return made;
+    return Error{KB_ARGUMENT, "the file answers with " + made.kind() + ", expected " + expected};
+  }
+
+  // The typed answer, until the next one; NULL where `error` says why there is none.
+  const kb_result *result(const std::vector<std::string_view> &texts, bool words, Error *error) {
+    kb_text json;
+    return run(texts, words, &json, error) ? kb_runner_result(handle.get()) : nullptr;
+  }
+
+  static std::string string(kb_text text) { return {text.data, text.size}; }
+
+  static std::vector<Label> labels(const kb_result *result) {
+    std::vector<Label> made;
+    for (std::size_t i = 0; i < result->label_count; i++) {
+      const kb_label &from = result->labels[i];
+      made.push_back({string(from.name), from.score, from.id, from.chosen != 0});
+    }
+    return made;
+  }
+
+  static std::vector<Span> spans(const kb_span *from, std::size_t count) {
+    std::vector<Span> made;
+    for (std::size_t i = 0; i < count; i++)
+      made.push_back({string(from[i].text), string(from[i].label), from[i].score, from[i].codes, from[i].bytes, from[i].units});
+    return made;
+  }
+
+ private:
+  bool run(const std::vector<std::string_view> &texts, bool words, kb_text *json, Error *error) {
+    std::vector<kb_text> parts;
+    for (std::string_view text : texts) parts.push_back({text.data(), text.size()});
+    kb_message message;
+    kb_status status = kb_runner_answer(handle.get(), parts.data(), parts.size(), words, json, &message);
+    if (status != KB_OK) *error = failure(status, message);
+    return status == KB_OK;
+  }
+
+  std::unique_ptr<kb_runner, Close> handle;
+};
+
+// What the typed classes share: `Kind::Answer` is made of a kb_result, of texts of `Kind::kinds`.
+template <class Kind>
+class Typed : public Runner {
+ public:
+  static Expected<Kind> open(const std::string &path, const Options &options = {}) { return opened<Kind>(&path, {}, options, Kind::kinds); }
+
+  // The same of bytes, which must stay until it is closed.
+  static Expected<Kind> open_bytes(std::string_view file, const Options &options = {}) {
+    return opened<Kind>(nullptr, file, options, Kind::kinds);
+  }
+
+ protected:
+  template <class Answer, class Make>
+  Expected<Answer> made(const std::vector<std::string_view> &texts, Make make, bool words = false) {
+    Error error;
+    const kb_result *from = result(texts, words, &error);
+    if (from == nullptr) return error;
+    return make(from);
+  }
+};
+
+// A text, or a pair of texts, to labels.
+class Classifier : public Typed<Classifier> {
+ public:
+  static constexpr std::initializer_list<const char *> kinds = {"classification", "multi_label"};
+  struct Answer {
+    std::string label; // the best
+    double score;
+    std::vector<Label> labels; // all of them, in the file's order
+    bool truncated;            // whether the text was longer than the model reads
+  };
+
+  Expected<Answer> answer(std::string_view text) { return made<Answer>({text}, answer_of); }
+  Expected<Answer> answer(std::string_view first, std::string_view second) { return made<Answer>({first, second}, answer_of); }
+
+ private:
+  static Answer answer_of(const kb_result *from) {
+    std::vector<Label> all = labels(from);
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < all.size(); i++)
+      if (all[i].score > all[best].score) best = i;
+    return {all[best].name, all[best].score, std::move(all), from->truncated != 0};
+  }
+};
+
+// A text to a label for every word, and entities.
+class Tagger : public Typed<Tagger> {
+ public:
+  static constexpr std::initializer_list<const char *> kinds = {"tags"};
+  struct Answer {
+    std::vector<Span> words, entities;
+  };
+
+  Expected<Answer> answer(std::string_view text) { return made<Answer>({text}, answer_of); }
+  // Offsets are those of the words joined by blanks.
+  Expected<Answer> answer(const std::vector<std::string_view> &words) { return made<Answer>(words, answer_of, true); }
+
+ private:
+  static Answer answer_of(const kb_result *from) {
+    return {spans(from->spans, from->span_count), spans(from->entities, from->entity_count)};
+  }
+};
+
+// A question and a text of any length to the part of the text that answers it.
+class QuestionAnswerer : public Typed<QuestionAnswerer> {
+ public:
+  static constexpr std::initializer_list<const char *> kinds = {"span"};
+  struct Answer {
+    Span best; // empty where the text has none
+    std::vector<Span> alternatives;
+    bool truncated; // whether the question was longer than the model reads
+  };
+
+  Expected<Answer> answer(std::string_view question, std::string_view context) { return made<Answer>({question, context}, answer_of); }
+
+ private:
+  static Answer answer_of(const kb_result *from) {
+    std::vector<Span> all = spans(from->spans, from->span_count);
+    Span best = std::move(all.front());
+    all.erase(all.begin());
+    return {std::move(best), std::move(all), from->truncated != 0};
+  }
+};
+
+// A text, or a pair of texts, to a vector.
+class Embedder : public Typed<Embedder> {
+ public:
+  static constexpr std::initializer_list<const char *> kinds = {"vector"};
+  struct Answer {
+    std::vector<float> values;
+    bool truncated;
+
+    // Cosine of the angle between two vectors of one model; 0 where one is 0.
+    double cosine(const Answer &other) const {
+      double product = 0, own = 0, others = 0;
+      for (std::size_t i = 0; i < values.size(); i++) {
+        product += double(values[i]) * other.values[i];
+        own += double(values[i]) * values[i], others += double(other.values[i]) * other.values[i];
+      }
+      return own * others > 0 ? product / std::sqrt(own * others) : 0;
+    }
+  };
+
+  Expected<Answer> answer(std::string_view text) { return made<Answer>({text}, answer_of); }
+  Expected<Answer> answer(std::string_view first, std::string_view second) { return made<Answer>({first, second}, answer_of); }
+
+ private:
+  static Answer answer_of(const kb_result *from) { return {{from->values, from->values + from->value_count}, from->truncated != 0}; }
+};
+
+// A text, or a pair of texts, to a number.
+class Regressor : public Typed<Regressor> {
+ public:
+  static constexpr std::initializer_list<const char *> kinds = {"regression"};
+  struct Answer {
+    double value;
+    bool truncated;
+  };
+
+  Expected<Answer> answer(std::string_view text) { return made<Answer>({text}, answer_of); }
+  Expected<Answer> answer(std::string_view first, std::string_view second) { return made<Answer>({first, second}, answer_of); }
+
+ private:
+  static Answer answer_of(const kb_result *from) { return {double(from->values[0]), from->truncated != 0}; }
+};
+
+// A text and at least two choices to the one that fits best.
+class Chooser : public Typed<Chooser> {
+ public:
+  static constexpr std::initializer_list<const char *> kinds = {"choice"};
+  struct Answer {
+    std::size_t index;
+    double score;
+    std::vector<Label> choices; // in the order that was given
+    bool truncated;
+  };
+
+  Expected<Answer> answer(std::string_view text, std::vector<std::string_view> choices) {
+    choices.insert(choices.begin(), text);
+    return made<Answer>(choices, answer_of);
+  }
+
+ private:
+  static Answer answer_of(const kb_result *from) {
+    std::vector<Label> all = labels(from);
+    std::size_t best = 0;
+    while (!all[best].chosen) best++;
+    double score = all[best].score;
+    return {best, score, std::move(all), from->truncated != 0};
+  }
+};
+
+// A text with [MASK] in it to the tokens that may stand there.
+class MaskFiller : public Typed<MaskFiller> {
+ public:
+  static constexpr std::initializer_list<const char *> kinds = {"tokens"};
+  struct Answer {
+    std::string text;                       // with the best tokens in the place of the masks
+    std::vector<std::vector<Label>> tokens; // of each mask, best first
+    bool truncated;
+  };
+
+  Expected<Answer> answer(std::string_view text) { return made<Answer>({text}, answer_of); }
+
+ private:
+  static Answer answer_of(const kb_result *from) {
+    std::vector<Label> all = labels(from);
+    std::size_t each = from->label_count / from->mask_count;
+    Answer made{string(from->text), {}, from->truncated != 0};
+    for (std::size_t i = 0; i < all.size(); i += each) made.tokens.emplace_back(all.begin() + long(i), all.begin() + long(i + each));
+    return made;
+  }
+};
+
+} // namespace kerasbert
+
+#endif

@@ -1,0 +1,164 @@
+"""Typed answers in other languages == what the Python runtime answers; each language cuts the texts of spans out itself."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kerasbert.mobile.native import build
+from kerasbert.mobile.runtime import load
+from tests.mobile.native.networks import TASKS, network
+from tests.mobile.native.runners import litert
+from tests.mobile.native.script import word
+from tests.mobile.native.test_answers import close
+from tests.mobile.native.test_runner import asked
+from tests.mobile.native.tools import needed
+from tests.support import ROOT
+
+pytestmark = pytest.mark.native
+HERE = ROOT / "tests/mobile/native"
+CLASSES = {
+    "classification": "Classifier",
+    "multi_label": "Classifier",
+    "regression": "Regressor",
+    "vector": "Embedder",
+    "choice": "Chooser",
+    "span": "QuestionAnswerer",
+    "tags": "Tagger",
+    "tokens": "MaskFiller",
+}
+
+
+class Asked(NamedTuple):
+    """A file, its inputs as lines, and the answers that they must have."""
+
+    task: str
+    path: Path
+    kind: str
+    lines: list[str]
+    answers: list[Any]
+
+
+def units(text: str, at: int) -> int:
+    """An offset of code points in units of UTF-16."""
+    return len(text[:at].encode("utf-16-le")) // 2
+
+
+def span(each: dict, source: str) -> list:
+    """A span as the drivers print it."""
+    places = [units(source, each[name]) for name in ("start", "end")]
+    return [each["text"], each.get("label", ""), each["score"], *places]
+
+
+def form(kind: str, answer: dict, texts: list[str]) -> list:
+    """What a driver prints for an answer's json."""
+    if kind in ("classification", "multi_label"):
+        scores, chosen = answer["scores"], answer.get("labels", [answer.get("label")])
+        best = max(scores, key=lambda name: scores[name])
+        labels = [[name, score, i, name in chosen] for i, (name, score) in enumerate(scores.items())]
+        found = [best, scores[best], labels]
+    elif kind == "regression":
+        found = [answer["value"]]
+    elif kind == "vector":
+        found = [answer["values"], 1.0]  # the cosine to itself
+    elif kind == "choice":
+        index = answer["index"]
+        choices = [[text, score, i, i == index] for i, (text, score) in enumerate(zip(texts[1:], answer["scores"]))]
+        found = [index, answer["score"], choices]
+    elif kind == "span":
+        found = [span(answer, texts[1]), [span(each, texts[1]) for each in answer.get("alternatives", [])]]
+    elif kind == "tags":
+        source, columns = " ".join(texts), ("words", "labels", "scores", "starts", "ends")
+        words = [
+            dict(zip(("text", "label", "score", "start", "end"), row)) for row in zip(*(answer[c] for c in columns))
+        ]
+        return [[span(each, source) for each in words], [span(each, source) for each in answer["entities"]]]
+    else:
+        tokens = [[[t["token"], t["score"], t["id"], i == 0] for i, t in enumerate(mask)] for mask in answer["tokens"]]
+        found = [answer["text"], tokens]
+    return [*found, answer.get("truncated", False)]
+
+
+@pytest.fixture(scope="module", params=TASKS)
+def file(request, tmp_path_factory) -> Asked:
+    """A file of each kind and 200 inputs: emoji, right to left, Chinese, combining marks."""
+    path, lines, answers = network(request.param, tmp_path_factory.mktemp("typed")), [], []
+    with load(path, cache=False) as python:
+        kind = python.bundle.kind
+        for text in asked(request.param, 200):
+            words = kind == "tags" and not isinstance(text, str)
+            parts = text if isinstance(text, tuple) else (text,)
+            texts = list(text) if words else [t for p in parts for t in (p if isinstance(p, tuple) else (p,))]
+            lines.append(" ".join([str(int(words)), *map(word, texts)]))
+            answers.append(form(kind, python([text])[0].to_json(), texts))
+    return Asked(request.param, path, kind, lines, answers)
+
+
+def plain(answer: Any) -> Any:
+    """Strings of hexadecimal digits as text."""
+    if isinstance(answer, list):
+        return [plain(each) for each in answer]
+    return bytes.fromhex(answer).decode() if isinstance(answer, str) else answer
+
+
+def follow(command: list, file: Asked) -> None:
+    """Give a driver the lines of a file; what it prints must be the answers."""
+    line = [*command, CLASSES[file.kind], file.path, litert()]
+    done = subprocess.run(line, input="\n".join(file.lines) + "\n", capture_output=True, encoding="utf-8", timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = done.stdout.splitlines()
+    assert len(said) == len(file.answers), said[-1:]
+    for number, (line, wanted) in enumerate(zip(said, file.answers)):
+        assert not line.startswith("error"), line
+        close(wanted, plain(json.loads(line)), f"{file.task} {number}")
+
+
+def told(command: list, name: str, path: Path, lines: str = "") -> str:
+    """What a driver says of a file that is not to be opened, or of inputs that are refused."""
+    line = [*command, name, path, litert()]
+    done = subprocess.run(line, input=lines, capture_output=True, encoding="utf-8", timeout=60)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def cpp(tmp_path_factory) -> list:
+    """The driver in C++ under the sanitizers."""
+    (compiler,) = needed("g++")
+    folder = tmp_path_factory.mktemp("cpp")
+    library = build.build(folder / build.NAME, build.SANITIZERS)
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic", *build.SANITIZERS, f"-I{build.FOLDER}"]
+    source = [HERE / "typed.cpp", library, f"-Wl,-rpath,{folder}"]
+    subprocess.run([compiler, *flags, "-o", folder / "typed", *source], check=True)
+    return ["env", "ASAN_OPTIONS=detect_leaks=0", folder / "typed"]  # LiteRT keeps what it made once
+
+
+def test_in_cpp(cpp, file):
+    follow(cpp, file)
+
+
+def test_what_cpp_is_told(cpp, file, tmp_path):
+    assert "cannot read" in told(cpp, "Classifier", tmp_path / "none.tflite")
+    other = "Tagger" if file.kind != "tags" else "Embedder"
+    assert f"error the file answers with {file.kind}, expected" in told(cpp, other, file.path)
+
+
+def test_the_cpp_header_without_exceptions(tmp_path):
+    """And with a compiler's strictest warnings."""
+    (compiler,) = needed("g++")
+    use = '#include "kerasbert.hpp"\nint main() { return kerasbert::Tagger::open("none").value().kind() == "tags"; }'
+    (tmp_path / "x.cpp").write_text(use)
+    flags = [
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Wconversion",
+        "-Wshadow=local",
+        "-Werror",
+        "-pedantic",
+        f"-I{build.FOLDER}",
+    ]
+    for more in (["-fno-exceptions", "-fno-rtti"], []):
+        subprocess.run([compiler, *flags, *more, "-c", "-o", tmp_path / "x.o", tmp_path / "x.cpp"], check=True)

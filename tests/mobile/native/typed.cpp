@@ -1,0 +1,119 @@
+// Typed answers of a file: typed CLASS FILE LIBRARY. A line of stdin is an input: its texts as hexadecimal digits, before them a 1
+// where they are words. Each answer is a line of json, its strings as hexadecimal digits (test_typed.py).
+#include <iostream>
+#include <sstream>
+
+#include "kerasbert.hpp"
+
+using namespace kerasbert;
+
+static std::string bytes(const std::string &word) {
+  std::string made;
+  for (std::size_t i = 0; word != "-" && i < word.size(); i += 2) made += char(std::stoi(word.substr(i, 2), nullptr, 16));
+  return made;
+}
+
+static std::string hex(const std::string &text) {
+  static const char digits[] = "0123456789abcdef";
+  std::string made = "\"";
+  for (unsigned char c : text) made += digits[c >> 4], made += digits[c & 15];
+  return made + "\"";
+}
+
+static std::string number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return text;
+}
+
+// [...] of what `each` makes of items
+template <class Items, class Each>
+static std::string list(const Items &items, Each each) {
+  std::string made;
+  for (const auto &item : items) made += (made.empty() ? "[" : ",") + each(item);
+  return made.empty() ? "[]" : made + "]";
+}
+
+static std::string label(const Label &l) {
+  return "[" + hex(l.name) + "," + number(l.score) + "," + std::to_string(l.id) + (l.chosen ? ",true]" : ",false]");
+}
+
+// A span whose offsets are those of its text; of UTF-16 the test sees
+struct Shown {
+  const std::string &source;
+  std::string operator()(const Span &s) const {
+    if (source.substr(s.bytes.start, s.bytes.end - s.bytes.start) != s.text) throw std::runtime_error("offsets of another text");
+    return "[" + hex(s.text) + "," + hex(s.label) + "," + number(s.score) + "," + std::to_string(s.units.start) + "," +
+           std::to_string(s.units.end) + "]";
+  }
+};
+
+static std::string truncated(bool is) { return is ? ",true]" : ",false]"; }
+
+template <class Kind, class Show>
+static int follow(const char *path, const Options &options, Show show) {
+  auto runner = Kind::open(path, options);
+  if (!runner) return std::cout << "error " << runner.error().message << "\n", 0;
+  std::string line, word;
+  while (std::getline(std::cin, line)) {
+    std::vector<std::string> texts;
+    std::istringstream words(line);
+    bool are_words = (words >> word, word == "1");
+    while (words >> word) texts.push_back(bytes(word));
+    std::cout << show(*runner, texts, are_words) << "\n";
+  }
+  return 0;
+}
+
+template <class Answer, class Show>
+static std::string shown(const Expected<Answer> &answer, Show show) {
+  return answer ? show(*answer) : "error " + answer.error().message;
+}
+
+using Texts = const std::vector<std::string> &;
+
+int main(int, char **arguments) {
+  const std::string name = arguments[1];
+  const char *path = arguments[2];
+  Options options;
+  options.library = arguments[3], options.threads = 2;
+  if (name == "Classifier")
+    return follow<Classifier>(path, options, [](Classifier &c, Texts texts, bool) {
+      return shown(c.answer(texts[0]), [](auto &a) { return "[" + hex(a.label) + "," + number(a.score) + "," + list(a.labels, label) + truncated(a.truncated); });
+    });
+  if (name == "Tagger")
+    return follow<Tagger>(path, options, [](Tagger &t, Texts texts, bool words) {
+      std::string source;
+      for (auto &text : texts) source += (&text == &texts[0] ? "" : " ") + text;
+      std::vector<std::string_view> views(texts.begin(), texts.end());
+      return shown(words ? t.answer(views) : t.answer(texts[0]),
+                   [&](auto &a) { return "[" + list(a.words, Shown{source}) + "," + list(a.entities, Shown{source}) + "]"; });
+    });
+  if (name == "QuestionAnswerer")
+    return follow<QuestionAnswerer>(path, options, [](QuestionAnswerer &q, Texts texts, bool) {
+      return shown(q.answer(texts[0], texts[1]), [&](auto &a) {
+        return "[" + Shown{texts[1]}(a.best) + "," + list(a.alternatives, Shown{texts[1]}) + truncated(a.truncated);
+      });
+    });
+  if (name == "Embedder")
+    return follow<Embedder>(path, options, [](Embedder &e, Texts texts, bool) {
+      return shown(e.answer(texts[0]), [](auto &a) { return "[" + list(a.values, number) + "," + number(a.cosine(a)) + truncated(a.truncated); });
+    });
+  if (name == "Regressor")
+    return follow<Regressor>(path, options, [](Regressor &r, Texts texts, bool) {
+      return shown(r.answer(texts[0]), [](auto &a) { return "[" + number(a.value) + truncated(a.truncated); });
+    });
+  if (name == "Chooser")
+    return follow<Chooser>(path, options, [](Chooser &c, Texts texts, bool) {
+      return shown(c.answer(texts[0], {texts.begin() + 1, texts.end()}), [](auto &a) {
+        return "[" + std::to_string(a.index) + "," + number(a.score) + "," + list(a.choices, label) + truncated(a.truncated);
+      });
+    });
+  if (name == "MaskFiller")
+    return follow<MaskFiller>(path, options, [](MaskFiller &m, Texts texts, bool) {
+      return shown(m.answer(texts[0]), [](auto &a) {
+        return "[" + hex(a.text) + "," + list(a.tokens, [](auto &mask) { return list(mask, label); }) + truncated(a.truncated);
+      });
+    });
+  return 2;
+}
