@@ -24,8 +24,8 @@ static int failed(JNIEnv *env, kb_status status, const char *text) {
   type = (*env)->FindClass(env, "org/kerasbert/CoreException");
   message = type ? bytes_of(env, text, strlen(text)) : NULL;
   if (message != NULL) {
-    jmethodID make = (*env)->GetMethodID(env, type, "<init>", "([BZ)V");
-    jobject error = make ? (*env)->NewObject(env, type, make, message, (jboolean)(status == KB_UNSUPPORTED)) : NULL;
+    jmethodID make = (*env)->GetMethodID(env, type, "<init>", "([BI)V");
+    jobject error = make ? (*env)->NewObject(env, type, make, message, (jint)status) : NULL;
     if (error != NULL) (*env)->Throw(env, (jthrowable)error);
   }
   return 1;
@@ -47,6 +47,13 @@ static kb_text copied(JNIEnv *env, jbyteArray array) {
   if (data == NULL) no_memory(env);
   else (*env)->GetByteArrayRegion(env, array, 0, (jsize)made.size, (jbyte *)data);
   made.data = data;
+  return made;
+}
+
+/* The same as a string of C, such as a path. */
+static kb_text terminated(JNIEnv *env, jbyteArray array) {
+  kb_text made = copied(env, array);
+  if (made.data != NULL) ((char *)made.data)[made.size] = 0;
   return made;
 }
 
@@ -250,4 +257,128 @@ CORE(jbyteArray, answer)(JNIEnv *env, jclass core, jlong model, jlong rows, jobj
 CORE(void, freeRows)(JNIEnv *env, jclass core, jlong rows) {
   (void)env, (void)core;
   kb_rows_free(pointer(rows));
+}
+
+/* ---- a runner ---- */
+
+CORE(jlong, openRunner)
+(JNIEnv *env, jclass core, jbyteArray path, jobject buffer, jbyteArray library, jint threads, jint rows) {
+  kb_message message;
+  kb_runner *runner = NULL;
+  kb_runner_options options;
+  kb_text name = {NULL, 0}, file = {NULL, 0};
+  (void)core;
+  if (library != NULL && (name = terminated(env, library)).data == NULL) return 0;
+  options.library = name.data, options.threads = threads, options.rows = (size_t)rows;
+  if (path != NULL) {
+    file = terminated(env, path);
+    if (file.data != NULL) failed(env, kb_runner_open(file.data, &options, &runner, &message), message.text);
+  } else {
+    const void *data = (*env)->GetDirectBufferAddress(env, buffer);
+    size_t size = (size_t)(*env)->GetDirectBufferCapacity(env, buffer);
+    failed(env, kb_runner_open_bytes(data, size, &options, &runner, &message), message.text);
+  }
+  free((void *)file.data);
+  free((void *)name.data);
+  return handle_of(runner);
+}
+
+CORE(jbyteArray, kind)(JNIEnv *env, jclass core, jlong runner) {
+  const char *kind = kb_model_kind(kb_runner_model(pointer(runner)));
+  (void)core;
+  return bytes_of(env, kind, strlen(kind));
+}
+
+CORE(jbyteArray, ask)(JNIEnv *env, jclass core, jlong runner, jobjectArray arrays, jboolean words) {
+  kb_message message;
+  size_t count = 0;
+  kb_text *texts = copies(env, arrays, &count), json;
+  kb_status status;
+  (void)core;
+  if (texts == NULL) return NULL;
+  status = kb_runner_answer(pointer(runner), texts, count, words, &json, &message);
+  drop(texts, count);
+  return failed(env, status, message.text) ? NULL : bytes_of(env, json.data, json.size);
+}
+
+/* Puts an array at a place of the answer; 0 where an exception waits. */
+static int put(JNIEnv *env, jobjectArray answer, jsize at, jobject array) {
+  if (array == NULL) return 0;
+  (*env)->SetObjectArrayElement(env, answer, at, array);
+  (*env)->DeleteLocalRef(env, array);
+  return 1;
+}
+
+static jobject ints_of(JNIEnv *env, const jint *values, size_t count) {
+  jintArray made = (*env)->NewIntArray(env, (jsize)count);
+  if (made != NULL && count) (*env)->SetIntArrayRegion(env, made, 0, (jsize)count, values);
+  return made;
+}
+
+static jobject doubles_of(JNIEnv *env, const jdouble *values, size_t count) {
+  jdoubleArray made = (*env)->NewDoubleArray(env, (jsize)count);
+  if (made != NULL && count) (*env)->SetDoubleArrayRegion(env, made, 0, (jsize)count, values);
+  return made;
+}
+
+static jobject floats_of(JNIEnv *env, const float *values, size_t count) {
+  jfloatArray made = (*env)->NewFloatArray(env, (jsize)count);
+  if (made != NULL && count) (*env)->SetFloatArrayRegion(env, made, 0, (jsize)count, values);
+  return made;
+}
+
+static jobject texts_of(JNIEnv *env, const kb_text *texts, size_t count) {
+  jclass type = (*env)->FindClass(env, "[B");
+  jobjectArray made = type ? (*env)->NewObjectArray(env, (jsize)count, type, NULL) : NULL;
+  size_t i;
+  for (i = 0; made != NULL && i < count; i++)
+    if (!put(env, made, (jsize)i, bytes_of(env, texts[i].data, texts[i].size))) return NULL;
+  return made;
+}
+
+/* Three arrays from `at` on: texts, scores, and two whole numbers of each. */
+static int put_columns(JNIEnv *env, jobjectArray answer, jsize at, const kb_label *labels, const kb_span *spans, size_t count) {
+  kb_text *texts = malloc((count + 1) * sizeof *texts);
+  jdouble *scores = malloc((count + 1) * sizeof *scores);
+  jint *numbers = malloc((2 * count + 1) * sizeof *numbers);
+  size_t i;
+  int good = texts != NULL && scores != NULL && numbers != NULL;
+  if (!good) no_memory(env);
+  for (i = 0; good && i < count; i++) {
+    texts[i] = labels ? labels[i].name : spans[i].label, scores[i] = labels ? labels[i].score : spans[i].score;
+    numbers[2 * i] = labels ? labels[i].id : (jint)spans[i].units.start;
+    numbers[2 * i + 1] = labels ? labels[i].chosen : (jint)spans[i].units.end;
+  }
+  good = good && put(env, answer, at, texts_of(env, texts, count)) && put(env, answer, at + 1, doubles_of(env, scores, count)) &&
+         put(env, answer, at + 2, ints_of(env, numbers, 2 * count));
+  free(texts);
+  free(scores);
+  free(numbers);
+  return good;
+}
+
+CORE(jobjectArray, result)(JNIEnv *env, jclass core, jlong runner) {
+  const kb_result *from = kb_runner_result(pointer(runner));
+  jclass type = (*env)->FindClass(env, "java/lang/Object");
+  jobjectArray made = type ? (*env)->NewObjectArray(env, 12, type, NULL) : NULL;
+  jint about[2];
+  (void)core;
+  about[0] = (jint)(from->mask_count ? from->label_count / from->mask_count : 0), about[1] = from->truncated;
+  return made != NULL && put_columns(env, made, 0, from->labels, NULL, from->label_count) &&
+                 put_columns(env, made, 3, NULL, from->spans, from->span_count) &&
+                 put_columns(env, made, 6, NULL, from->entities, from->entity_count) &&
+                 put(env, made, 9, floats_of(env, from->values, from->value_count)) &&
+                 put(env, made, 10, bytes_of(env, from->text.data, from->text.size)) && put(env, made, 11, ints_of(env, about, 2))
+             ? made
+             : NULL;
+}
+
+CORE(void, cancel)(JNIEnv *env, jclass core, jlong runner) {
+  (void)env, (void)core;
+  kb_runner_cancel(pointer(runner));
+}
+
+CORE(void, closeRunner)(JNIEnv *env, jclass core, jlong runner) {
+  (void)env, (void)core;
+  kb_runner_close(pointer(runner));
 }

@@ -1,14 +1,13 @@
 """The portable core on aarch64 and armhf (under qemu) and on the JVM: ids, offsets, rows and answers of Python."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from kerasbert.mobile.native import build
 from tests.mobile.native import script
 from tests.mobile.native.tokenizers import SMALL
-from tests.mobile.native.tools import needed
+from tests.mobile.native.tools import jvm, needed
 from tests.support import ROOT
 from tests.text.kinds import small_bpe
 
@@ -43,15 +42,7 @@ def test_cross_compiled_and_under_qemu(target, tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def java(tmp_path_factory) -> list:
     """The command of the driver on the JVM, with the library beside its classes."""
-    _, compiler = needed("java", "javac")
-    folder, home = tmp_path_factory.mktemp("java"), Path(compiler).resolve().parents[1] / "include"
-    if not (home / "jni.h").is_file():
-        pytest.skip("needs jni.h of a JDK: tests/mobile/native/setup.sh")
-    headers = [f"-I{home}", f"-I{home / 'linux'}"]
-    build.build(folder / "libkerasbert.so", headers, [build.FOLDER / "java" / "jni.c"], program=False)
-    files = [*(build.FOLDER / "java").rglob("*.java"), HERE / "Driver.java"]
-    subprocess.run([compiler, "-Xlint:all", "-Werror", "--release", "11", "-d", folder, *files], check=True)
-    return ["java", "-Xcheck:jni", f"-Djava.library.path={folder}", "-cp", folder, "Driver"]
+    return jvm(tmp_path_factory.mktemp("java"), "Driver")
 
 
 def test_on_the_jvm(java):

@@ -14,7 +14,7 @@ from tests.mobile.native.runners import litert
 from tests.mobile.native.script import word
 from tests.mobile.native.test_answers import close
 from tests.mobile.native.test_runner import asked
-from tests.mobile.native.tools import needed
+from tests.mobile.native.tools import jvm, needed
 from tests.support import ROOT
 
 pytestmark = pytest.mark.native
@@ -74,7 +74,7 @@ def form(kind: str, answer: dict, texts: list[str]) -> list:
         words = [
             dict(zip(("text", "label", "score", "start", "end"), row)) for row in zip(*(answer[c] for c in columns))
         ]
-        return [[span(each, source) for each in words], [span(each, source) for each in answer["entities"]]]
+        found = [[span(each, source) for each in words], [span(each, source) for each in answer["entities"]]]
     else:
         tokens = [[[t["token"], t["score"], t["id"], i == 0] for i, t in enumerate(mask)] for mask in answer["tokens"]]
         found = [answer["text"], tokens]
@@ -162,3 +162,23 @@ def test_the_cpp_header_without_exceptions(tmp_path):
     ]
     for more in (["-fno-exceptions", "-fno-rtti"], []):
         subprocess.run([compiler, *flags, *more, "-c", "-o", tmp_path / "x.o", tmp_path / "x.cpp"], check=True)
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory) -> list:
+    """The driver on the JVM."""
+    return jvm(tmp_path_factory.mktemp("java"), "Typed")
+
+
+def test_on_the_jvm(java, file):
+    follow(java, file)
+
+
+def test_what_the_jvm_is_told(java, file, tmp_path):
+    assert "cannot read" in told(java, "Classifier", tmp_path / "none.tflite")
+    other = "Tagger" if file.kind != "tags" else "Embedder"
+    assert f"error the file answers with {file.kind}, expected" in told(java, other, file.path)
+    if file.kind == "tags":
+        assert told(java, "Tagger", file.path, "cancel\n") == "cancelled true: the answer was cancelled\n"
+    if file.kind == "choice":
+        assert "error an input has 1 choices, expected at least two" in told(java, "Chooser", file.path, "0 61 62\n")

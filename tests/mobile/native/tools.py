@@ -2,9 +2,12 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+
+from kerasbert.mobile.native import build
 
 
 def needed(*names: str) -> list[str]:
@@ -23,3 +26,16 @@ def npm() -> Path:
         if not (folder / "node_modules" / name).is_dir():
             pytest.skip(f"needs the npm package {name}: tests/mobile/native/setup.sh")
     return folder
+
+
+def jvm(folder: Path, driver: str) -> list:
+    """The command of a driver in Java, compiled into a folder with the library beside its classes."""
+    _, compiler = needed("java", "javac")
+    home = Path(compiler).resolve().parents[1] / "include"
+    if not (home / "jni.h").is_file():
+        pytest.skip("needs jni.h of a JDK: tests/mobile/native/setup.sh")
+    headers = [f"-I{home}", f"-I{home / 'linux'}"]
+    build.build(folder / "libkerasbert.so", headers, [build.FOLDER / "java" / "jni.c"], program=False)
+    files = [*(build.FOLDER / "java").rglob("*.java"), Path(__file__).parent / f"{driver}.java"]
+    subprocess.run([compiler, "-Xlint:all", "-Werror", "--release", "11", "-d", folder, *files], check=True)
+    return ["java", "-Xcheck:jni", f"-Djava.library.path={folder}", "-cp", folder, driver]

@@ -87,7 +87,7 @@ int main(int, char **arguments) {
       for (auto &text : texts) source += (&text == &texts[0] ? "" : " ") + text;
       std::vector<std::string_view> views(texts.begin(), texts.end());
       return shown(words ? t.answer(views) : t.answer(texts[0]),
-                   [&](auto &a) { return "[" + list(a.words, Shown{source}) + "," + list(a.entities, Shown{source}) + "]"; });
+                   [&](auto &a) { return "[" + list(a.words, Shown{source}) + "," + list(a.entities, Shown{source}) + truncated(false); });
     });
   if (name == "QuestionAnswerer")
     return follow<QuestionAnswerer>(path, options, [](QuestionAnswerer &q, Texts texts, bool) {

@@ -16,7 +16,7 @@ final class Core {
 
     static {
         System.loadLibrary("kerasbert");
-        if (version() != VERSION) throw new CoreException("the library has version " + version() + ", expected " + VERSION, false);
+        if (version() != VERSION) throw new CoreException("the library has version " + version() + ", expected " + VERSION);
     }
 
     private Core() {}
@@ -56,6 +56,24 @@ final class Core {
 
     static native void freeRows(long rows);
 
+    /** Of a file's path, or where it is null of its bytes, which must stay. `library` may be null. */
+    static native long openRunner(byte[] path, ByteBuffer direct, byte[] library, int threads, int rows);
+
+    static native byte[] kind(long runner);
+
+    /** Answers; {@link #result} gives the answer typed until the next call. Gives the json. */
+    static native byte[] ask(long runner, byte[][] texts, boolean words);
+
+    /** The places of {@link #result}: LABELS byte[][] and SCORES, IDS (id and 1 where it is chosen); each SPANS and ENTITIES: their
+     * labels, their scores, starts and ends; VALUES; TEXT; ABOUT: labels of a mask, and 1 where the texts were truncated. */
+    static final int LABELS = 0, SCORES = 1, IDS = 2, SPANS = 3, ENTITIES = 6, VALUES = 9, TEXT = 10, ABOUT = 11;
+
+    static native Object[] result(long runner);
+
+    static native void cancel(long runner);
+
+    static native void closeRunner(long runner);
+
     /** UTF-8 of a text; a lone surrogate counts as U+FFFD. */
     static byte[] bytes(String text) {
         try {
@@ -75,6 +93,17 @@ final class Core {
 
     static String text(byte[] utf8) {
         return new String(utf8, StandardCharsets.UTF_8);
+    }
+
+    static byte[][] bytes(String... texts) {
+        byte[][] made = new byte[texts.length][];
+        for (int i = 0; i < texts.length; i++) made[i] = bytes(texts[i]);
+        return made;
+    }
+
+    /** The bytes of a file in memory of their own, or those of a direct buffer themselves. */
+    static ByteBuffer direct(ByteBuffer file) {
+        return file.isDirect() ? file.slice() : ByteBuffer.allocateDirect(file.remaining()).put(file.duplicate());
     }
 
     /** A handle that is in use. */

@@ -4,15 +4,27 @@ package org.kerasbert;
 public final class CoreException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
+    private static final int UNSUPPORTED = 3; // KB_UNSUPPORTED
+
+    private static final int CANCELLED = 5; // KB_CANCELLED
+
     /** Whether only the Python runtime knows this file, tokenizer or answer. */
     public final boolean unsupported;
 
-    CoreException(String message, boolean unsupported) {
-        super(unsupported ? "the portable core does not read " + message : message);
-        this.unsupported = unsupported;
+    /** Whether {@link Runner#cancel} ended the answer. */
+    public final boolean cancelled;
+
+    CoreException(String message) {
+        this(message, 0);
     }
 
-    CoreException(byte[] message, boolean unsupported) { // of jni.c
-        this(Core.text(message), unsupported);
+    private CoreException(String message, int status) {
+        super(status == UNSUPPORTED ? "the portable core does not read " + message : message);
+        unsupported = status == UNSUPPORTED;
+        cancelled = status == CANCELLED;
+    }
+
+    CoreException(byte[] message, int status) { // of jni.c
+        this(Core.text(message), status);
     }
 }

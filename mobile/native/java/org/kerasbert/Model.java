@@ -24,8 +24,7 @@ public final class Model implements AutoCloseable {
      * @param file its bytes, such as FileChannel.map gives them to the interpreter too; not needed afterwards
      */
     public Model(ByteBuffer file) {
-        ByteBuffer direct = file.isDirect() ? file.slice() : ByteBuffer.allocateDirect(file.remaining()).put(file.duplicate());
-        handle = Core.openModel(direct, file.remaining());
+        handle = Core.openModel(Core.direct(file), file.remaining());
         byte[][] names = Core.names(handle);
         kind = Core.text(names[0]);
         settings = Core.text(names[1]);
@@ -44,9 +43,7 @@ public final class Model implements AutoCloseable {
     }
 
     private Rows made(String[] texts, boolean words) {
-        byte[][] bytes = new byte[texts.length][];
-        for (int i = 0; i < texts.length; i++) bytes[i] = Core.bytes(texts[i]);
-        return new Rows(this, Core.makeRows(handle(), bytes, words));
+        return new Rows(this, Core.makeRows(handle(), Core.bytes(texts), words));
     }
 
     long handle() {

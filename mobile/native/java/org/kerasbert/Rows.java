@@ -49,7 +49,7 @@ public final class Rows implements AutoCloseable {
      */
     public String answer(float[]... outputs) {
         if (outputs.length != count) {
-            throw new CoreException(outputs.length + " outputs of " + count + " rows, expected one each", false);
+            throw new CoreException(outputs.length + " outputs of " + count + " rows, expected one each");
         }
         return Core.text(Core.answer(model.handle(), Core.open(handle), outputs));
     }
