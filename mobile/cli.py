@@ -79,21 +79,7 @@ def parser() -> Parser:
 
 def add(declare: Declare) -> None:
     """Declare the commands of the device."""
-    command = declare("run", _run, "texts -> answers")
-    _runtime_options(command)
-    command.add_argument("file", metavar="FILE")
-    command.add_argument(
-        "texts", nargs="*", metavar="TEXT", help="without one each line of the standard input is answered as it comes"
-    )
-    tables.table_options(command)
-    command.add_argument("--language", help="of the texts, for a model that reads it; that of its training by default")
-
-    command.add_argument(
-        "--top", type=int, metavar="N", help="labels, spans or tokens that an answer tells, best first"
-    )
-    command.add_argument("--threshold", type=float, metavar="P", help="probability that each of them has at least")
-    answer_options(command)
-    command.add_argument("--stream", action="store_true", help="print a generated text as its tokens come")
+    _add_run(declare)
 
     command = declare("nearest", _nearest, "the texts whose vectors are nearest to one")
     _runtime_options(command)
@@ -121,6 +107,24 @@ def add(declare: Declare) -> None:
 
     command = declare("inspect", _inspect, "show inputs, labels and tokenizer of a .tflite")
     command.add_argument("file", metavar="FILE")
+
+
+def _add_run(declare: Declare) -> None:
+    command = declare("run", _run, "texts -> answers")
+    _runtime_options(command)
+    command.add_argument("file", metavar="FILE")
+    command.add_argument(
+        "texts", nargs="*", metavar="TEXT", help="without one each line of the standard input is answered as it comes"
+    )
+    tables.table_options(command)
+    command.add_argument("--language", help="of the texts, for a model that reads it; that of its training by default")
+
+    command.add_argument(
+        "--top", type=int, metavar="N", help="labels, spans or tokens that an answer tells, best first"
+    )
+    command.add_argument("--threshold", type=float, metavar="P", help="probability that each of them has at least")
+    answer_options(command)
+    command.add_argument("--stream", action="store_true", help="print a generated text as its tokens come")
 
 
 def _runtime_options(command: argparse.ArgumentParser) -> None:

@@ -196,6 +196,40 @@ def _returned(model: Any) -> str:
     return kind_of(model).described()
 
 
+def _of_requests(asked: Requests) -> str:
+    """The same row by REST and by gRPC."""
+    return f"""## Requests
+
+Under TF Serving or `kerasbert serve`, with the folder at NAME/1. Both bodies were read and answered when the model was exported:
+
+```json
+{asked.answer}
+```
+
+REST:
+
+```sh
+curl -d '{asked.rest}' http://localhost:8501/v1/models/NAME:predict
+```
+
+gRPC from Python (kerasbert's extra `serving`; tensorflow-serving-api and ovmsclient work too), and by grpcurl, beside clones of
+the repositories tensorflow/serving and tensorflow/tensorflow, whose .proto files it reads:
+
+```python
+from kerasbert.export.client import Client
+
+with Client("grpc://localhost:8500", "NAME") as client:
+    print(client.predict({asked.inputs}))
+```
+
+```sh
+grpcurl -plaintext -import-path serving -import-path tensorflow -proto tensorflow_serving/apis/prediction_service.proto \\
+    -d '{asked.grpc}' localhost:8500 tensorflow.serving.PredictionService/Predict
+```
+
+`kerasbert serve-check DIR` loads it as a server would, without kerasbert, and compares its answers with those of its export."""
+
+
 def card(model: Any, longest: int, asked: Requests, signed: Collection[str] = (), outputs: str = "") -> str:
     """The text of the card; it holds no paths and no dates.
 
@@ -230,36 +264,7 @@ model.signatures["serving_default"]({call})
 The signature `ids` takes {_of_ids(model)}, and `lengths`, int32 [B], how many of each row count, instead of text.{options}
 {kind_of(model).longer(longest)}
 {labels}
-## Requests
-
-Under TF Serving or `kerasbert serve`, with the folder at NAME/1. Both bodies were read and answered when the model was exported:
-
-```json
-{asked.answer}
-```
-
-REST:
-
-```sh
-curl -d '{asked.rest}' http://localhost:8501/v1/models/NAME:predict
-```
-
-gRPC from Python (kerasbert's extra `serving`; tensorflow-serving-api and ovmsclient work too), and by grpcurl, beside clones of
-the repositories tensorflow/serving and tensorflow/tensorflow, whose .proto files it reads:
-
-```python
-from kerasbert.export.client import Client
-
-with Client("grpc://localhost:8500", "NAME") as client:
-    print(client.predict({asked.inputs}))
-```
-
-```sh
-grpcurl -plaintext -import-path serving -import-path tensorflow -proto tensorflow_serving/apis/prediction_service.proto \\
-    -d '{asked.grpc}' localhost:8500 tensorflow.serving.PredictionService/Predict
-```
-
-`kerasbert serve-check DIR` loads it as a server would, without kerasbert, and compares its answers with those of its export.
+{_of_requests(asked)}
 
 All inputs and outputs have one row for each text, whatever other calls a batcher joins them with.
 
