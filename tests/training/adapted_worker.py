@@ -35,25 +35,25 @@ def train(base, data, out, **settings):
         return kb.finetune(base, "classification", data, out=out, lora=2, adapters=3, **settings)
 
 
-def resumed(base, data, out):
-    """The same in two parts."""
-    step, made = StepCore.step, []
+def in_two_parts(run, out):
+    """What `run()` gives that ended in front of its second update and was run again."""
+    step, begun = StepCore.step, []
 
     def dying(self, batch):
-        made.append(batch)
-        if len(made) == 2:
+        begun.append(batch)
+        if len(begun) == 2:
             raise Killed
         return step(self, batch)
 
     StepCore.step = dying
     try:
-        train(base, data, out)
+        run()
     except Killed:
         pass
     finally:
         StepCore.step = step
     assert json.loads((out / "checkpoints/step_1/manifest.json").read_text())["step"] == 1
-    return train(base, data, out)
+    return run()
 
 
 def measured(name, folder, data):
@@ -78,7 +78,7 @@ def measured(name, folder, data):
     moved = [weight for weight in expected if weight.endswith(("lora_b", "up/kernel"))]
     assert moved
     return {
-        "resumed": distance(resumed(folder / "base", data, folder / "again")),
+        "resumed": distance(in_two_parts(lambda: train(folder / "base", data, folder / "again"), folder / "again")),
         "replicas": distance(train(folder / "base", data, folder / "two", strategy="cpu:2")),
         "frozen": [weight for weight in frozen if (before[weight] != expected[weight]).any()],
         "idle": [weight for weight in moved if not expected[weight].any()],

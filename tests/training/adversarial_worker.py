@@ -14,9 +14,9 @@ import kerasbert as kb
 from kerasbert.layers.naming import values
 from kerasbert.testing.battery import eagerly
 from kerasbert.training import adversarial
-from kerasbert.training.step import StepCore, distribute
+from kerasbert.training.step import distribute
 from kerasbert.training.strategy import strategy
-from tests.training.adapted_worker import Killed
+from tests.training.adapted_worker import in_two_parts
 from tests.training.test_adversarial import SPEC, made
 
 DROPPED = SPEC.derive({"dropout": 0.1, "attention.dropout": 0.1})
@@ -40,27 +40,6 @@ def run(model, folder, out):
         return values(kb.finetune(model, "classification", folder, out=out, adversarial="smart", **settings))
 
 
-def stopped(model, folder, out):
-    """The same in two parts."""
-    step, begun = StepCore.step, []
-
-    def dying(self, batch):
-        begun.append(batch)
-        if len(begun) == 2:
-            raise Killed
-        return step(self, batch)
-
-    StepCore.step = dying
-    try:
-        run(model, folder, out)
-    except Killed:
-        pass
-    finally:
-        StepCore.step = step
-    assert (out / "checkpoints/step_1/manifest.json").exists()
-    return run(model, folder, out)
-
-
 def distance(one, other):
     """The largest difference of the weights."""
     assert one.keys() == other.keys()
@@ -74,7 +53,10 @@ def main():
     for name in adversarial.WAYS:
         whole = updates(name, alone, 1)
         found[name] = {"split": distance(whole, updates(name, two, 2)), "plain": distance(whole, plain)}
-    found["stopped"] = distance(run(model, folder, folder / "whole"), stopped(model, folder, folder / "parts"))
+    parts = folder / "parts"
+    found["stopped"] = distance(
+        run(model, folder, folder / "whole"), in_two_parts(lambda: run(model, folder, parts), parts)
+    )
     print(json.dumps(found))
 
 
