@@ -27,8 +27,9 @@ from kerasbert.cli.parser import (
 )
 from kerasbert.errors import InputError, TextError
 from . import samples
-from .commands import compress, distill, prune
+from .commands import compress, distill, prune, searching
 from .commands import quantize_aware as aware
+from .commands.running import load, pair_option, runtime_options
 
 if TYPE_CHECKING:
     from .runtime import Runner
@@ -42,11 +43,12 @@ EXAMPLES = {
     "ledger": "kerasbert-mobile ledger runs/reviews reviews.tflite --data reviews",
     "run": 'kerasbert-mobile run reviews.tflite "a gripping film"',
     "nearest": 'kerasbert-mobile nearest vectors.tflite "a gripping film" --among texts.txt',
+    "index": "kerasbert-mobile index vectors.tflite notes.txt --out notes.kbindex",
     "verify": "kerasbert-mobile verify reviews.tflite reviews.golden",
     "benchmark": "kerasbert-mobile benchmark reviews.tflite --texts texts.txt",
     "inspect": "kerasbert-mobile inspect reviews.tflite",
 }
-DEVICE = ("run", "nearest", "verify", "benchmark", "inspect")  # commands that need no TensorFlow
+DEVICE = ("run", "nearest", "index", "verify", "benchmark", "inspect")  # commands that need no TensorFlow
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +67,7 @@ def _check_names(options: argparse.Namespace) -> None:
 
 def parser() -> Parser:
     """The command line."""
-    modules = (distill, prune, aware, compress, sys.modules[__name__])
+    modules = (distill, prune, aware, compress, sys.modules[__name__], searching)
     description = "From a fine-tuned model to a phone."
     top = command_line("kerasbert-mobile", description, EXAMPLES, modules, json_option=True)
     for name, command in commands_of(top).items():
@@ -81,16 +83,8 @@ def add(declare: Declare) -> None:
     """Declare the commands of the device."""
     _add_run(declare)
 
-    command = declare("nearest", _nearest, "the texts whose vectors are nearest to one")
-    _runtime_options(command)
-    command.add_argument("file", metavar="FILE")
-    command.add_argument("texts", nargs="+", metavar="TEXT")
-    command.add_argument("--among", required=True, metavar="FILE", help="a text a line, or a table")
-    command.add_argument("--text-column", metavar="NAME", help="column of the texts; `text` or the task's by default")
-    command.add_argument("--top", type=int, default=5, metavar="K", help="how many of them (default: 5)")
-
     command = declare("verify", _verify, "replay what `compress --golden` wrote; status 1 where an answer differs")
-    _runtime_options(command)
+    runtime_options(command)
     command.add_argument("file", metavar="FILE")
     command.add_argument("golden", metavar="GOLDEN")
     command.add_argument(
@@ -98,7 +92,8 @@ def add(declare: Declare) -> None:
     )
 
     command = declare("benchmark", _benchmark, "times, memory and size; of a model directory too")
-    _runtime_options(command)
+    runtime_options(command)
+    pair_option(command)
     command.add_argument("file", metavar="FILE")
     command.add_argument(
         "--texts", metavar="FILE", help="a text a line, or a table; by default texts made of the vocabulary"
@@ -111,7 +106,8 @@ def add(declare: Declare) -> None:
 
 def _add_run(declare: Declare) -> None:
     command = declare("run", _run, "texts -> answers")
-    _runtime_options(command)
+    runtime_options(command)
+    pair_option(command)
     command.add_argument("file", metavar="FILE")
     command.add_argument(
         "texts", nargs="*", metavar="TEXT", help="without one each line of the standard input is answered as it comes"
@@ -127,41 +123,10 @@ def _add_run(declare: Declare) -> None:
     command.add_argument("--stream", action="store_true", help="print a generated text as its tokens come")
 
 
-def _runtime_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--threads", type=int, default=1, metavar="N", help="of the interpreter")
-    command.add_argument("--cache", metavar="DIR", help="folder for packed weights (default: ~/.cache/kerasbert)")
-    command.add_argument(
-        "--windows", type=int, default=1024, metavar="N", help="rows that one document may take (default: 1024)"
-    )
-    command.add_argument("--no-cache", action="store_true", help="write no packed weights")
-    command.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
-
-
-def _load(options: argparse.Namespace) -> Any:
-    from .runtime import load
-
-    cache = False if options.no_cache else options.cache
-    return load(options.file, cache=cache, threads=options.threads, plugin=options.plugin, windows=options.windows)
-
-
-def _nearest(options: argparse.Namespace) -> None:
-    tables.check_texts(options.texts, "--among {file} names the texts to search in")
-    from kerasbert.data.sources import check_files
-
-    check_files([options.among])
-    model = _load(options)
-    index = model.index(samples.opened(options.among, model.bundle, model.kind, options.text_column).texts())
-    for text in options.texts:
-        for hit in index.nearest(text, options.top):
-            found = {"query": text, "index": hit.index, "text": hit.text, "score": hit.score}
-            line = json.dumps(found, ensure_ascii=False) if options.json else f"{hit.score:.4f}\t{hit.text}\t{text}"
-            print(line, flush=True)
-
-
 def _verify(options: argparse.Namespace) -> int:
     from .golden import verify
 
-    count, found = verify(_load(options), options.golden, options.tolerance)
+    count, found = verify(load(options), options.golden, options.tolerance)
     if options.json:
         print(json.dumps({"texts": count, "difference": found}, ensure_ascii=False))
     else:
@@ -185,7 +150,7 @@ def _run(options: argparse.Namespace) -> int:
         raise InputError("--stream prints a text as it comes, --json whole answers: leave out one of them")
     settings = {name: getattr(options, name) for name in ("language", "top", "threshold")}
     settings["options"] = answer_options_of(options)
-    model, said = _load(options), _Said(options)
+    model, said = load(options), _Said(options)
     model([], **settings)  # what is wrong with them is told before any text is read
     if options.data:
         said.count, said.cut = _table(options, model, settings)

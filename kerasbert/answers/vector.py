@@ -195,11 +195,12 @@ KIND = VectorKind()
 
 
 class Hit(NamedTuple):
-    """A text that was found: its number among the texts, itself, and its cosine with the query."""
+    """A text that was found: its number among the texts, itself, its cosine with the query, and its own name if it has one."""
 
     index: int
     text: Any
     score: float
+    id: str = ""
 
 
 class Index:

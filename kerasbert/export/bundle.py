@@ -14,6 +14,7 @@ step changes. Beside them a step reads `token_ids` [1], the token at one place, 
 
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 import re
@@ -117,6 +118,7 @@ class Bundle:
         parts: names of what an input is made of, such as question and context; empty: a text, or the two of a pair.
         columns: names of a text, or of the two of a pair, in the tables of the task; empty: the usual ones, or `parts`.
         options: of the kind, such as {"stride": 64}.
+        settings_digest: str, hex sha256 of the bundle.json that was read.
     """
 
     kind: str
@@ -138,6 +140,7 @@ class Bundle:
     parts: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    settings_digest: str = dataclasses.field(default="", compare=False)
 
     def of(self, role: str) -> dict[int, Signature]:
         """Length in tokens -> the signature of a role for it; ascending."""
@@ -216,8 +219,9 @@ def read(source: str | os.PathLike | bytes) -> Bundle:
     files.pop(LABELS, None)
     if SETTINGS not in files:
         raise InputError(f"{where} carries no {SETTINGS}. Expected a .tflite file written by kerasbert-mobile compress")
+    text = files.pop(SETTINGS)
     try:
-        settings = json.loads(files.pop(SETTINGS), parse_constant=_no_constant)
+        settings = json.loads(text, parse_constant=_no_constant)
         number = settings.pop("format")
         if number != FORMAT:
             raise InputError(
@@ -234,7 +238,8 @@ def read(source: str | os.PathLike | bytes) -> Bundle:
         for name in ("labels", "parts", "columns"):
             settings[name] = tuple(settings.get(name, ()))
         assets = {name: files.pop(name) for name in settings.pop("assets", ())}
-        bundle = Bundle(tokenizer=files, assets=assets, litert=litert, **settings)
+        known = {"tokenizer": files, "assets": assets, "litert": litert}
+        bundle = Bundle(**known, settings_digest=hashlib.sha256(text).hexdigest(), **settings)
         _check_values(bundle)
     except InputError:
         raise

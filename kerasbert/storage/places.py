@@ -52,6 +52,7 @@ FILES: Mapping[
     "table": ("a table of answers", _ANSWERS + rb"|" + re.escape(PAGE.encode())),
     "mined": ("rows of kerasbert mine", rb"\A\{\"anchor\": .*\"negatives\": \["),
     "vectors": ("a .npy of vectors", rb"\A\x93NUMPY"),
+    "index": ("an index of a device", rb"\AKBINDEX\x01"),
     "submission": ("a file for GLUE's server", rb"\Aindex\tprediction\n"),
 }
 _inputs: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("inputs", default=())

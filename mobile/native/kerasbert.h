@@ -172,7 +172,32 @@ typedef struct kb_result {
 /* The last answer of the rows, until their next one; NULL where it failed, or where there is none. */
 KB_API const kb_result *kb_rows_result(const kb_rows *rows);
 
+/* Texts with int8 vectors, which `kerasbert-mobile index` wrote: what of them is nearest to a vector of the same .tflite. It never
+   changes, so that threads may share it. */
+typedef struct kb_index kb_index;
+
+typedef struct kb_hit {
+  size_t number; /* of the text, from 0 */
+  double score;  /* the cosine of the int8 vectors */
+  kb_text id, text;
+} kb_hit;
+
+/* The bytes must outlive the index. model: whose vectors it must hold; NULL: any. */
+KB_API kb_status kb_index_open(const void *data, size_t size, const kb_model *model, kb_index **index, kb_message *message);
+KB_API void kb_index_close(kb_index *index);
+KB_API size_t kb_index_count(const kb_index *index);
+KB_API size_t kb_index_width(const kb_index *index);
+
+/* The texts of the largest cosines with a vector, largest first, equal ones in their order: `found` of them in `hits`, which has
+   room for `top`. Vectors that are not finite, or of another width, are refused with KB_ARGUMENT. */
+KB_API kb_status kb_index_nearest(const kb_index *index, const float *vector, size_t width, size_t top, kb_hit *hits, size_t *found,
+                                  kb_message *message);
+
 #if !defined(__wasm__) /* there LiteRT.js runs the network: browser/litert.js */
+
+/* An index of a file, which is read where it lies. */
+KB_API kb_status kb_index_open_file(const char *path, const kb_model *model, kb_index **index, kb_message *message);
+
 
 /* One input of a network: [1, count] numbers, int32, or bytes of 0 and 1. */
 typedef struct kb_input {

@@ -8,6 +8,7 @@
 import bisect
 import contextlib
 import functools
+import importlib
 import math
 import os
 import time
@@ -36,19 +37,17 @@ from .writing import Writer
 
 if TYPE_CHECKING:
     from kerasbert.answers.generation import Generation
-    from kerasbert.answers.vector import Index
+    from .stored_index import Index, StoredIndex
     from .writing.stream import Score, Stream
 
-__all__ = ["Index", "Runner", "load"]
+__all__ = ["Index", "Runner", "StoredIndex", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """`Index`, which few files need."""
-    if name != "Index":
+    """`Index` and `StoredIndex`, which few files need."""
+    if name not in ("Index", "StoredIndex"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from kerasbert.answers.vector import Index
-
-    return Index
+    return getattr(importlib.import_module(f"{__name__}.stored_index"), name)
 
 
 THREADS = 256  # of an interpreter: more than a phone or a server has cores

@@ -113,7 +113,7 @@ def test_a_truncated_text_is_said(float_file, capsys):
 
 
 def test_an_unexpected_error_is_one_line_and_status_1(float_file, capsys, monkeypatch):
-    monkeypatch.setattr(cli, "_load", lambda options: {}["x"])
+    monkeypatch.setattr(cli, "load", lambda options: {}["x"])
     assert main(["run", str(float_file[0]), "x"]) == 1
     assert capsys.readouterr().err == (
         "error: unexpected KeyError: 'x'. Run it again with --debug and report what it shows\n"

@@ -1,0 +1,27 @@
+"""The file that a command runs, and how."""
+
+import argparse
+from typing import Any
+
+
+def runtime_options(command: argparse.ArgumentParser) -> None:
+    """Options of the interpreter."""
+    command.add_argument("--threads", type=int, default=1, metavar="N", help="of the interpreter")
+    command.add_argument("--cache", metavar="DIR", help="folder for packed weights (default: ~/.cache/kerasbert)")
+    command.add_argument(
+        "--windows", type=int, default=1024, metavar="N", help="rows that one document may take (default: 1024)"
+    )
+    command.add_argument("--no-cache", action="store_true", help="write no packed weights")
+
+
+def pair_option(command: argparse.ArgumentParser) -> None:
+    """`--pair`, of commands that read texts by themselves."""
+    command.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
+
+
+def load(options: argparse.Namespace) -> Any:
+    """The Runner of the file."""
+    from ..runtime import load as opened
+
+    cache = False if options.no_cache else options.cache
+    return opened(options.file, cache=cache, threads=options.threads, plugin=options.plugin, windows=options.windows)

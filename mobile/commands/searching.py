@@ -1,0 +1,77 @@
+"""`kerasbert-mobile nearest | index`: the texts whose vectors are nearest to one, on a device; TensorFlow is not needed."""
+
+import argparse
+import json
+import os
+
+from kerasbert.cli import tables
+from kerasbert.cli.given import check_read
+from kerasbert.cli.outputs import writes
+from kerasbert.cli.parser import Declare, show
+from kerasbert.storage import places
+from .. import samples
+from .running import load, runtime_options
+
+
+def _nearest(options: argparse.Namespace) -> None:
+    tables.check_texts(options.texts, "--among {file} names the texts to search in")
+    from kerasbert.data.sources import check_files
+
+    check_files([options.among])
+    from ..runtime.stored_index import MAGIC, StoredIndex
+
+    model = load(options)
+    with open(options.among, "rb") as file:
+        is_index = file.read(len(MAGIC)) == MAGIC
+    if is_index:
+        index = StoredIndex(model, options.among)
+    else:
+        index = model.index(samples.opened(options.among, model.bundle, model.kind, options.text_column).texts())
+    check_read(options, "json", "top")
+    for text in options.texts:
+        for hit in index.nearest(text, options.top):
+            found = {"query": text, "index": hit.index, "text": hit.text, "score": hit.score}
+            found |= {"id": hit.id} if hit.id else {}
+            line = json.dumps(found, ensure_ascii=False) if options.json else f"{hit.score:.4f}\t{hit.text}\t{text}"
+            print(line, flush=True)
+
+
+def _index(options: argparse.Namespace) -> None:
+    from kerasbert.data import texts as reader
+    from kerasbert.data.sources import check_files
+    from kerasbert.retrieval.passages import Source
+    from ..runtime.stored_index import write
+
+    places.check_file(options.out, options.overwrite, "index", [options.file, options.data])
+    check_files([options.data])
+    model = load(options)
+    column = options.text_column or (model.bundle.columns or reader.TEXT)[0]
+    source = Source(options.data, column, options.id_column, default=not options.text_column)
+    check_read(options, "json")
+    count = write(model, source, options.out)
+    size = os.path.getsize(options.out)
+    left = f"; {len(source.blank)} texts hold nothing to read and are left out" if source.blank else ""
+    about = {"out": options.out, "texts": count, "bytes": size, "left_out": len(source.blank)}
+    show(about, options.json, f"{options.out}: {count:,} texts, {size / 1e6:.2f} MB{left}")
+
+
+def add(declare: Declare) -> None:
+    """Declare the commands."""
+    command = declare("nearest", _nearest, "the texts whose vectors are nearest to one")
+    runtime_options(command)
+    command.add_argument("file", metavar="FILE")
+    command.add_argument("texts", nargs="+", metavar="TEXT")
+    command.add_argument(
+        "--among", required=True, metavar="FILE", help="what `index` wrote; or a text a line, or a table"
+    )
+    command.add_argument("--text-column", metavar="NAME", help="column of the texts; `text` or the task's by default")
+    command.add_argument("--top", type=int, default=5, metavar="K", help="how many of them (default: 5)")
+
+    command = declare("index", _index, "texts with int8 vectors in one file, for `nearest` and for apps to search in")
+    runtime_options(command)
+    command.add_argument("file", metavar="FILE")
+    command.add_argument("data", metavar="PATH", help="a text a line, or a table")
+    writes(command.add_argument("--out", required=True, metavar="INDEX", help="the file to write"), "index")
+    command.add_argument("--overwrite", action="store_true", help="replace an index that is there")
+    command.add_argument("--text-column", metavar="NAME", help="column of the texts; `text` or the task's by default")
+    command.add_argument("--id-column", metavar="NAME", help="column of the texts' names (default: their lines)")

@@ -1,0 +1,143 @@
+"""Texts with their vectors in one file, in which a device searches: int8 numbers, and where each text lies.
+
+Little endian, at these places; the portable core (native/index.c) reads the same file and gives the same hits:
+
+    0   8 bytes MAGIC, uint64 N texts, uint64 B bytes of them, uint32 H numbers of a vector, uint32 0
+    32  sha256 of the bundle.json of the .tflite whose vectors they are
+    64  float32 [N], 1 / the length of each vector; int8 [N, H], each vector over its own largest number, in steps of 1/127
+    8k  uint64 [2 N + 1], where each id and each text begins; the ids and texts, UTF-8, [B]
+"""
+
+import mmap
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kerasbert.answers.vector import Hit, VectorKind
+from kerasbert.errors import InputError, no_file
+from kerasbert.storage import files
+
+if TYPE_CHECKING:
+    from . import Runner
+
+MAGIC = b"KBINDEX\x01"
+HEAD = struct.Struct("<8sQQII32s")
+BLOCK = 16384  # vectors at once
+EXACT = 1040  # numbers of a vector of which float32 sums 127 * 127 exactly
+
+
+def quantized(vectors: np.ndarray) -> np.ndarray:
+    """float32 [..., H] -> int8 [..., H]: over the largest number of each, half to even; zeros stay."""
+    largest = np.abs(vectors).max(axis=-1, keepdims=True, initial=0.0)
+    return np.rint(vectors / np.where(largest > 0, largest, 1) * np.float32(127)).astype(np.int8)
+
+
+def inverse(numbers: np.ndarray) -> np.ndarray:
+    """1 / the length of int8 vectors [..., H] -> float64 [...]; 0 of zeros."""
+    squares = np.square(numbers.astype(np.int32)).sum(-1)
+    return np.where(squares > 0, 1 / np.sqrt(np.maximum(squares, 1)), 0.0)
+
+
+def write(runner: "Runner", passages: Iterable[tuple[str, str]], out: str | os.PathLike) -> int:
+    """Encode texts and write their file; -> how many.
+
+    Args:
+        passages: (id, text) of each.
+
+    Raises:
+        InputError: the file gives no vectors of one text, no text, a vector that is not finite, a place that is not ours.
+    """
+    if not isinstance(runner.kind, VectorKind) or runner.bundle.pair:
+        raise InputError(
+            f"{runner.path} answers with a {runner.kind.name} of its inputs, expected a vector of one text"
+        )
+    rows, places, texts = [], [0], bytearray()
+    for block in _blocks(passages):
+        found = runner.outputs([text for _, text in block])
+        if not np.isfinite(found).all():
+            raise InputError(f"{runner.path} gives a vector that is not finite: compress it again")
+        rows.append(quantized(found))
+        for part in (part for passage in block for part in passage):
+            texts += part.encode("utf-8", "replace")
+            places.append(len(texts))
+    if not rows:
+        raise InputError("there is no text to put into the index, expected at least one")
+    numbers = np.concatenate(rows)
+    head = HEAD.pack(MAGIC, len(numbers), len(texts), numbers.shape[1], 0, bytes.fromhex(runner.bundle.settings_digest))
+    parts = [head, inverse(numbers).astype("<f4").tobytes(), numbers.tobytes()]
+    parts.append(b"\0" * (-sum(map(len, parts)) % 8))
+    with files.new_file(out) as new:
+        new.write_bytes(b"".join([*parts, np.array(places, "<u8").tobytes(), bytes(texts)]))
+    return len(numbers)
+
+
+def _blocks(passages: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    given = iter(passages)
+    while block := list(islice(given, 1024)):
+        yield block
+
+
+class StoredIndex:
+    """The texts of such a file, which is read where it lies.
+
+    Args:
+        runner: Runner of the .tflite that it was made by. path: of the file.
+
+    Raises:
+        InputError: no such file, a damaged one, one of another .tflite.
+    """
+
+    def __init__(self, runner: "Runner", path: str | os.PathLike) -> None:
+        self.runner, self.path = runner, Path(path)
+        if not self.path.is_file():
+            raise no_file(path, "index")
+        with open(self.path, "rb") as file:
+            head = file.read(HEAD.size)
+            if len(head) < HEAD.size or not head.startswith(MAGIC):
+                raise InputError(f"{path} is no index, expected a file that kerasbert-mobile index wrote")
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        _, count, size, width, _, digest = HEAD.unpack(head)
+        begin = HEAD.size + 4 * count + count * width
+        places = begin + -begin % 8
+        if not count or not width or len(self._data) != places + 8 * (2 * count + 1) + size:
+            raise InputError(f"{path} is damaged: it has {len(self._data):,} bytes. Copy it again or write it again")
+        self._inverse = np.frombuffer(self._data, "<f4", count, HEAD.size)
+        self._vectors = np.frombuffer(self._data, np.int8, count * width, HEAD.size + 4 * count).reshape(count, width)
+        self._places = np.frombuffer(self._data, "<u8", 2 * count + 1, places)
+        self._texts = places + 8 * (2 * count + 1)
+        if int(self._places[0]) or int(self._places[-1]) != size or (self._places[1:] < self._places[:-1]).any():
+            raise InputError(f"{path} is damaged: its texts are not in their places. Copy it again or write it again")
+        if digest.hex() != runner.bundle.settings_digest:
+            raise InputError(f"{path} was made by another file than {runner.path}: make it again by this one")
+
+    def __len__(self) -> int:
+        return len(self._inverse)
+
+    def nearest(self, text: Any, k: int = 5) -> list[Hit]:
+        """The k texts whose vectors have the largest cosine with that of a text, largest first; equals in their order.
+
+        Both vectors are int8, so that a cosine differs from that of the float ones in the third digit.
+
+        Raises:
+            InputError: k is no whole number of at least 1.
+        """
+        if type(k) is not int or k < 1:
+            raise InputError(f"k must be a whole number of at least 1. Received: {k!r}")
+        query = quantized(self.runner.outputs([text])[0])
+        exactly = np.float32 if len(query) <= EXACT else np.float64
+        products = [block.astype(exactly) @ query.astype(exactly) for block in self._in_blocks()]
+        scores = np.concatenate(products).astype(np.float64) * self._inverse.astype(np.float64) * inverse(query)
+        best = np.argsort(-scores, kind="stable")[:k]
+        return [Hit(int(i), self._part(2 * i + 1), float(scores[i]), self._part(2 * i)) for i in best]
+
+    def _in_blocks(self) -> Iterator[np.ndarray]:
+        return (self._vectors[i : i + BLOCK] for i in range(0, len(self), BLOCK))
+
+    def _part(self, number: int) -> str:
+        start, end = (int(place) for place in self._places[number : number + 2])
+        return self._data[self._texts + start : self._texts + end].decode("utf-8", "replace")

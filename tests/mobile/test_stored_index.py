@@ -1,0 +1,126 @@
+"""An index of a device: the hits of int8 vectors by definition, what is damaged or another file's told in a line."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+
+import kerasbert as kb
+from kerasbert.errors import InputError
+from kerasbert.mobile import compress
+from kerasbert.mobile.cli import main
+from kerasbert.mobile.runtime import StoredIndex, load
+from kerasbert.mobile.runtime.stored_index import EXACT, inverse, quantized, write
+from tests.mobile.conftest import TEXTS
+
+NOTES = [
+    "a good film",
+    "the cat 😀 sat",
+    "",
+    "the cat 😀 sat",
+    "un film très sad",
+    "a bad dog runs",
+    "\u200b",
+    "the river",
+]
+
+
+@pytest.fixture(scope="module")
+def file(run, tmp_path_factory):
+    """A file of the encoder's vectors."""
+    path = tmp_path_factory.mktemp("vectors") / "x.tflite"
+    compress(kb.load(run).encoder, "float32", path, lengths="any", length=24, texts=TEXTS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def stored(file, tmp_path_factory):
+    """An index of NOTES, by the command."""
+    folder = tmp_path_factory.mktemp("index")
+    rows = [{"text": text, "name": f"n{i}"} for i, text in enumerate(NOTES)]
+    (folder / "notes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = folder / "notes.kbindex"
+    command = ["index", str(file), str(folder / "notes.jsonl"), "--out", str(out), "--id-column", "name", "--no-cache"]
+    assert main(command) == 0
+    return out
+
+
+def test_hits_are_the_cosines_of_int8_vectors(file, stored):
+    runner = load(file, cache=False)
+    index, kept = StoredIndex(runner, stored), [0, 1, 3, 4, 5, 7]  # without those that hold nothing to read
+    assert len(index) == 6
+    rows = [np.rint(row / np.abs(row).max() * np.float32(127)) for row in runner.outputs([NOTES[i] for i in kept])]
+    query = runner.outputs(["a sad film"])[0]
+    query = np.rint(query / np.abs(query).max() * np.float32(127)).astype("float64")
+    cosines = np.array([row @ query / np.linalg.norm(row) / np.linalg.norm(query) for row in np.float64(rows)])
+    order = np.argsort(-cosines, kind="stable")
+    found = index.nearest("a sad film", 4)
+    assert [hit.index for hit in found] == order[:4].tolist()
+    assert [(hit.id, hit.text) for hit in found] == [(f"n{kept[i]}", NOTES[kept[i]]) for i in order[:4]]
+    np.testing.assert_allclose([hit.score for hit in found], cosines[order[:4]], atol=1e-7)
+    both = index.nearest("the cat 😀 sat", 2)
+    assert [(hit.id, round(hit.score, 6)) for hit in both] == [("n1", 1.0), ("n3", 1.0)]  # equals in their order
+    assert len(index.nearest("a", 99)) == 6
+    with pytest.raises(InputError, match="k must be a whole number of at least 1. Received: 0"):
+        index.nearest("a", 0)
+
+
+def test_sums_of_the_widest_vectors_are_exact():
+    """In float32, up to EXACT numbers; halves are rounded to even, and nothing stays nothing."""
+    ones = np.full(EXACT, 127, "float32")
+    assert float(ones @ ones) == EXACT * 127**2 < 2**24
+    assert quantized(np.array([[0.5, 1.5, -127.0], [0.0, 0.0, 0.0]], "float32")).tolist() == [[0, 2, -127], [0, 0, 0]]
+    assert inverse(np.array([[3, 4], [0, 0]], "int8")).tolist() == [0.2, 0.0]
+
+
+def test_nearest_takes_the_file_in_the_place_of_texts(file, stored, capsys):
+    assert main(["nearest", str(file), "a film", "--among", str(stored), "--top", "2", "--json", "--no-cache"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    given = ["nearest", str(file), "a film", "--among", str(stored), "--no-cache", "--text-column", "x"]
+    assert main(given) == 2
+    assert capsys.readouterr() == ("", "error: --text-column would not be used with the other options given: leave it out\n")
+    hits = StoredIndex(load(file, cache=False), stored).nearest("a film", 2)
+    assert [(row["id"], row["text"], row["index"]) for row in found] == [(hit.id, hit.text, hit.index) for hit in hits]
+
+
+def changed(stored, tmp_path, change):
+    data = bytearray(stored.read_bytes())
+    change(data)
+    (tmp_path / "x.kbindex").write_bytes(data)
+    return tmp_path / "x.kbindex"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data.__delitem__(slice(-1, None)), "is damaged: it has"),
+        (lambda data: data.__delitem__(slice(40, None)), "is no index, expected a file that"),
+        (lambda data: data.__setitem__(slice(0, 8), b"KBINDEX\x02"), "is no index"),
+        (lambda data: data.__setitem__(slice(8, 16), struct.pack("<Q", 2**60)), "is damaged: it has"),
+        (lambda data: data.__setitem__(slice(24, 28), bytes(4)), "is damaged: it has"),
+        (lambda data: data.__setitem__(slice(32, 64), bytes(32)), "was made by another file than"),
+        (lambda data: data.__setitem__(data.index(b"n0a good") - 8, 255), "its texts are not in their places"),
+    ],
+)
+def test_what_is_damaged_or_of_another_file_is_told(file, stored, tmp_path, change, said):
+    with pytest.raises(InputError, match=said):
+        StoredIndex(load(file, cache=False), changed(stored, tmp_path, change))
+
+
+def test_what_cannot_become_an_index_is_told(file, float_file, stored, tmp_path, capsys):
+    with pytest.raises(InputError, match="answers with a classification of its inputs, expected a vector of one text"):
+        write(load(float_file[0], cache=False), [("1", "a")], tmp_path / "x")
+    with pytest.raises(InputError, match="there is no text to put into the index"):
+        write(load(file, cache=False), [], tmp_path / "x")
+    with pytest.raises(InputError, match="no index .*missing.kbindex. Check the path"):
+        StoredIndex(load(file, cache=False), tmp_path / "missing.kbindex")
+    (tmp_path / "thesis.txt").write_text("mine")
+    given = ["index", str(file), str(tmp_path / "thesis.txt"), "--out", str(tmp_path / "thesis.txt"), "--overwrite"]
+    assert main(given) == 2
+    (tmp_path / "notes.txt").write_text("a\nb\n")
+    for extra in ([], ["--overwrite"]):
+        target = stored if not extra else tmp_path / "thesis.txt"
+        assert main(["index", str(file), str(tmp_path / "notes.txt"), "--out", str(target), *extra]) == 2
+    assert "is not an index of a device: it is kept" in capsys.readouterr().err
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
