@@ -144,6 +144,25 @@ def within(lines: list[str]) -> Iterator[tuple[str, int | None, str, str]]:
         yield line, status, said.getvalue(), heavy
 
 
+def compiled(place: Path) -> None:
+    """Compile what the commands import: an installed package has its bytecode, a checkout may be forbidden to write any."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.update(PYTHONPYCACHEPREFIX=str(place / ".bytecode"))
+    code = "import sys; from tests import mistakes\nfor _ in mistakes.within(sys.argv[1:]): pass"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+    lines = [line for line, _ in table()]
+    subprocess.run([sys.executable, "-c", code, *lines], cwd=place, env=environment, check=True, capture_output=True)
+
+
+def quick(line: str, place: Path, most: float = 0.5, tries: int = 3) -> dict[str, Any]:
+    """`alone`, again where it took more than `most` seconds, the least of them: a busy machine takes more of the same work."""
+    found = alone(line, place)
+    for _ in range(tries - 1):
+        if found["seconds"] > most:
+            found["seconds"] = min(found["seconds"], alone(line, place)["seconds"])
+    return found
+
+
 def alone(line: str, place: Path) -> dict[str, Any]:
     """What a command of its own does: status, stderr, CPU seconds, whether it imported TensorFlow."""
     program, *words = shlex.split(line)
@@ -171,9 +190,10 @@ def main() -> None:
     rows, chosen = [], sys.argv[1] if len(sys.argv) > 1 else ""
     with tempfile.TemporaryDirectory() as folder:
         files(Path(folder))
+        compiled(Path(folder))
         for line, expected in table():
             if chosen in line:
-                found = alone(line, Path(folder))
+                found = quick(line, Path(folder))
                 rows.append((found, names(found["said"], expected)))
                 told = "remedy" if rows[-1][1] else "NONE"
                 count, heavy = found["said"].count("\n"), "TensorFlow" if found["heavy"] else ""

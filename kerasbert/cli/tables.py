@@ -113,13 +113,15 @@ class Asked:
 
     Args:
         rows: `data.texts.Texts`. survey: `answer_tables.Survey`. kind: how the answers are written. delimiter: of a csv, that
-            of the table.
+            of the table. mark: bool, whether a csv begins with a byte order mark, by which Excel knows UTF-8: where that of
+            the table does, or is no UTF-8.
     """
 
     rows: Any
     survey: Any
     kind: str
     delimiter: str = ","
+    mark: bool = False
 
 
 def asked(rows: Any, options: argparse.Namespace, fields: Sequence[str]) -> Asked:
@@ -132,13 +134,15 @@ def asked(rows: Any, options: argparse.Namespace, fields: Sequence[str]) -> Aske
         InputError: a row that cannot be read, or a table that cannot be written.
     """
     from kerasbert.data.dialects import delimiter_of
+    from kerasbert.data.reading import codec_of
     from kerasbert.tasks import answer_tables
 
     own = rows.kind if rows.kind in answer_tables.TABLED else "tsv" if rows.kind == "text" else "jsonl"
     kind = check_out(options.out) if options.out else "jsonl" if options.json else own
     answer_tables.check_kind(kind, fields, options.out)
     delimiter = delimiter_of(rows.path, rows.columns) if rows.kind == "csv" else ","
-    return Asked(rows, answer_tables.survey(rows, kind), kind, delimiter)
+    mark = kind == rows.kind == "csv" and codec_of(rows.path) != "utf-8"
+    return Asked(rows, answer_tables.survey(rows, kind), kind, delimiter, mark)
 
 
 def write(
@@ -223,7 +227,7 @@ def _keep(
     count = table.survey.count
     journal = _journal(table, out, {"fields": list(sheet.fields), "batch": batch, **about})
     done = progress.start = journal.kept
-    whole = False
+    whole, encoding = False, "utf-8-sig" if table.mark else "utf-8"
     try:
         for window in _windows(table, batch) if done < count - table.survey.absent else ():
             for numbers, texts in _batches(window, batch):
@@ -242,7 +246,7 @@ def _keep(
                 cut += truncated
                 yield row, values
 
-        with files.new_file(out) as part, open(part, "w", encoding="utf-8", newline="") as file:
+        with files.new_file(out) as part, open(part, "w", encoding=encoding, newline="") as file:
             file.writelines(sheet.lines(answered()))
         whole = True
     except KeyboardInterrupt:

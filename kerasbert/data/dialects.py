@@ -153,9 +153,11 @@ def _csv_fields(path: str | os.PathLike, table: Table, encoding: str | None) -> 
     lines = itertools.islice(_csv_lines(path, encoding), table.skipped, None)
     reader = csv.reader(lines, delimiter=table.delimiter or ",", strict=True)
     try:
+        begin = 1  # a row with line breaks in its cells is named by its first line
         for values in reader:
             if values:
-                yield reader.line_num + table.skipped, values
+                yield begin + table.skipped, values
+            begin = reader.line_num + 1
     except csv.Error as error:
         line = reader.line_num + table.skipped
         raise InputError(f"{path}, line {line}: {error}. Mend the quoting, or name the file .tsv") from error

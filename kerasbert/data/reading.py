@@ -93,6 +93,14 @@ def chosen_encoding(encoding: str | None) -> str | None:
     return check_encoding(encoding) or _DEFAULT.get()
 
 
+def codec_of(path: str | os.PathLike) -> str:
+    """The encoding of a file: that of its byte order mark (`utf-8-sig` for UTF-8's), the chosen one, or `utf-8`."""
+    with unpacked(path) as file:
+        head = _read(file, 4)
+    mark = next((name for mark, name in MARKS if head.startswith(mark)), None)
+    return "utf-8-sig" if mark == "utf-8" else mark or chosen_encoding(None) or "utf-8"
+
+
 @contextlib.contextmanager
 def unpacked(path: str | os.PathLike) -> Iterator[Any]:
     """A file's bytes, unpacked where it is gz, bz2, xz or zst.

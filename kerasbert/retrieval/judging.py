@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert.data import texts as reader
+from kerasbert.data.numbers import number
 from kerasbert.data.sources import TABLES
 from kerasbert.errors import InputError, near
 
@@ -34,15 +35,12 @@ def read(path: str | os.PathLike) -> dict[str, dict[str, float]]:
             raise InputError(
                 f"{path}, line {line}: the text {name!r:.80} is relevant to this query already, expected once"
             )
-        grades[name] = _grade(row.get("score", 1), f"{path}, line {line}")
+        grades[name] = _grade(row.get("score", 1), path, f"{path}, line {line}")
     return found
 
 
-def _grade(value: Any, where: str) -> float:
-    try:
-        grade = float(value)
-    except (TypeError, ValueError):
-        grade = float("nan")
+def _grade(value: Any, path: Any, where: str) -> float:
+    grade = number(value, path, where)
     if not 0 <= grade < np.inf:
         raise InputError(f"{where}: score is {value!r:.40}, expected a number of at least 0")
     return grade

@@ -23,6 +23,7 @@ Numbered = list[tuple[int, dict[str, Any]]]
 STARTS = ("start", "start_offset", "start_char", "begin")
 ENDS = ("end", "end_offset", "end_char")
 NAMES = ("label", "labels", "entity_group", "type", "tag", "entity", "entity_type")
+HELD = ("entities", "label", "labels", "ents", "annotations")  # fields with entities; the last is of older Doccanos
 OWN = ("text", "word")  # what an annotation says that it covers
 
 
@@ -121,7 +122,7 @@ FORMATS = (
     Format("Label Studio", _studio, _of_studio),
     Format("Label Studio (JSON-MIN)", _in_studio_min, _of_studio_min),
     Format("Prodigy", _in_prodigy, _of_prodigy),
-    Format("entities", _with("entities", "label", "labels", "ents"), _of("entities", "label", "labels", "ents")),
+    Format("entities", _with(*HELD), _of(*HELD)),
 )
 COLUMNS = (  # names of words and tags in the data sets of others
     ("tokens", "ner_tags"),
@@ -170,8 +171,15 @@ def rows_of(source: Source, rows: Sequence[tuple[int, Any]], task: Task) -> Numb
         if not isinstance(text, str):
             raise InputError(f"{where(source, line)} holds no text, expected a text with entities ({form.name})")
         spans = spans if isinstance(spans, Unlabelled) or not utf16 else _counted(source, line, text, spans)
-        found.append((line, {task.text: text, task.label: spans}))
+        found.append((line, _kept(row) | {task.text: text, task.label: spans}))
     return found
+
+
+def _kept(row: Any) -> dict[str, Any]:
+    """What a row says beside its text and entities, such as its id: the answers of it stand beside that."""
+    return (
+        {name: value for name, value in row.items() if isinstance(value, str | int)} if isinstance(row, Mapping) else {}
+    )
 
 
 def _named(source: Source, line: int, row: Mapping[str, Any], names: tuple[str, str], task: Task) -> dict[str, Any]:
@@ -190,7 +198,7 @@ def of_file(path: Path, rows: Iterator[tuple[int, Any]], task: Task) -> Numbered
     held = list(rows)
     if len(held) == 1 and isinstance(held[0][1], Mapping) and isinstance(held[0][1].get("annotations"), list):
         only = held[0][1]
-        held = held if _studio(only) else list(enumerate((row for row in only["annotations"] if row), 1))
+        held = held if format_of(only) else list(enumerate((row for row in only["annotations"] if row), 1))
     return rows_of(path, held, task)
 
 

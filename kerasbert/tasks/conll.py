@@ -250,6 +250,10 @@ def _annotated(path: Path | str, task: Task) -> list[tuple[int, dict[str, Any]]]
 def _listed(task: Task, path: Path | str, line: int, row: dict[str, Any]) -> dict[str, Any]:
     """A row of a table, its words and tags as lists where it has both."""
     if task.text not in row:
+        if "paragraphs" in row:
+            raise InputError(
+                f"{path} is training data of spaCy 2: python -m spacy convert {path} . makes a .spacy of it, which is read"
+            )
         raise InputError(
             f"{path}, line {line} has no column {task.text!r}. It has: {', '.join(map(str, row))}. Expected words and tags, or "
             "a text with its entities as spaCy, Doccano, Prodigy or Label Studio write them"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasbert import errors
+from kerasbert.data.numbers import parsed
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.tasks.tables import Source, where
@@ -39,7 +40,7 @@ def clean(source: Source, column: str, lines: Sequence[int], values: Sequence[An
         what = "empty" if not found[i] else repr(values[i])
         raise InputError(
             f"{where(source, lines[i])}: the label (column {column!r}) is {what}, as in {len(missing)} of {len(found)} "
-            "rows. Drop these rows (--skip-unlabelled does), or name the class otherwise"
+            "rows. Drop these rows (--skip-unlabelled, in Python skip_unlabelled=True), or name the class otherwise"
         )
     return found
 
@@ -96,10 +97,7 @@ def check_classes(source: Source, column: str, values: Sequence[str]) -> None:
 
 
 def _number(value: str) -> float | None:
-    try:
-        number = float(value)
-    except ValueError:
-        return None
+    number = parsed(value)
     return number if abs(number) < float("inf") else None
 
 
@@ -190,9 +188,12 @@ def remarks(source: Source, raw: Sequence[Any]) -> list[str]:
         found.append(f"{source}: {most / len(values):.1%} of the labels are {label!r}")
     combined = _combined(list(counts))
     if combined:
+        decimal = all(_number(value) is not None for value in counts)
         found.append(
-            f"{source}: labels such as {combined!r} look like several in one cell. A text has one label here: each "
-            f"combination is a class of its own ({len(counts)} classes); --task multi_label gives it several"
+            f"{source}: labels such as {combined!r} look like several in one cell"
+            f"{', or like numbers with a decimal comma' if decimal else ''}. A text has one label here: each "
+            f"{'one' if decimal else 'combination'} is a class of its own ({len(counts)} classes); --task multi_label gives it "
+            f"several{', --task regression learns numbers' if decimal else ''}"
         )
     return found
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert.data.numbers import number as of_cell
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
@@ -135,12 +136,10 @@ class Regression(TaskKind):
 
 
 def number(value, source, line):
-    try:
-        result = float(value)
-    except (ValueError, TypeError):
-        result = float("nan")
+    place = tables.where(source, line)
+    result = of_cell(value, source, place)
     if not np.isfinite(np.float32(result)):
-        raise InputError(f"{tables.where(source, line)}: {value!r} is not a number, as a regression's label must be")
+        raise InputError(f"{place}: {value!r} is not a number, as a regression's label must be")
     return result
 
 

@@ -73,7 +73,10 @@ class Memory:
         row = {str(name): _text(value) for name, value in row.items()}
         for column in columns:
             if column not in row:
-                raise InputError(f"{where(self, i)} has no column {column!r}. It has: {', '.join(row)}")
+                raise InputError(
+                    f"{where(self, i)} has no column {column!r}. It has: {', '.join(row)}. Name what it is called: "
+                    "text_column, text_b_column, label_column"
+                )
         return row
 
     def digest(self) -> str:

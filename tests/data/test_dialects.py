@@ -99,6 +99,13 @@ def test_excels_line_and_bom_and_a_line_that_is_wrong(tmp_path, capsys):
     assert read_table(tmp_path / "b.csv", encoding="cp1252")[0]["text"] == "Größter Müll – aber schön"
 
 
+def test_a_row_of_several_lines_is_named_by_its_first(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('sep=;\ntext;label\n"one\ntwo";1\n\n"three\nfour";2;3\n')
+    with pytest.raises(InputError, match="a.csv, line 6: 3 fields"):
+        read_table(path)
+
+
 @pytest.mark.parametrize(
     ("content", "columns", "message"),
     [

@@ -49,6 +49,7 @@ FILES = {
     "doccano.jsonl": {"id": 3, "text": TEXT, "label": SPANS},
     "doccano2.jsonl": {"id": 3, "text": TEXT, "labels": SPANS, "Comments": "x"},
     "relations.jsonl": {"id": 3, "text": TEXT, "entities": OFFSETS, "relations": []},
+    "older.jsonl": {"id": 3, "text": TEXT, "annotations": OFFSETS, "meta": {}, "annotation_approver": None},
     "prodigy.jsonl": {"text": TEXT, "tokens": [{"text": "Uber", "id": 0}], "spans": NAMED, "answer": "accept"},
     "studio.json": [STUDIO],
     "minimal.json": [{"id": 1, "text": TEXT, "label": MINIMAL, "annotator": 1, "annotation_id": 4}],
@@ -232,6 +233,19 @@ def test_a_table_of_texts_is_predicted_with_its_offsets(tmp_path):
     path = written(tmp_path, "b.csv", "words,text\na b,no\n")
     assert answer_tables.read(path, ["words"], NER).texts() == ["a b"]
     assert answer_tables.read(written(tmp_path, "c.json", [[TEXT, {}]]), ["words"], NER).texts() == [TEXT]
+
+
+def test_what_a_row_says_beside_its_text_stays_beside_the_answers(tmp_path):
+    """The id of a task of Label Studio, by which predictions go back to it."""
+    rows = [{**STUDIO, "id": 41, "created_at": "2024", "meta": {}}]
+    (found,) = answer_tables.read(written(tmp_path, "studio.json", rows), ["words"], NER)
+    assert (found[1]["id"], found[1]["created_at"], found[2]) == (41, "2024", TEXT)
+
+
+def test_training_data_of_spacy_2_is_refused_with_what_converts_it(tmp_path):
+    path = written(tmp_path, "old.json", [{"id": 0, "paragraphs": [{"raw": TEXT}]}])
+    with pytest.raises(InputError, match=r"old.json is training data of spaCy 2: python -m spacy convert .*old.json"):
+        table(NER, path, NER.columns)
 
 
 ENTITIES = [{"label": "A<b>", "start": 0, "end": 3, "text": "Zoe", "score": 0.75}]

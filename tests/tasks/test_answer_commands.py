@@ -233,6 +233,17 @@ def test_a_table_of_another_encoding_is_read_as_training_reads_it(run, classifie
     assert "goes with --data" in run("predict", classifier, "the cat", "--encoding", "latin-1", status=2)[1]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_what_excel_wrote_goes_back_to_excel(run, classifier, tmp_path, encoding):
+    """Without a mark Excel takes UTF-8 for its own code page; a file that had none and was UTF-8 keeps its first byte."""
+    path, out = tmp_path / "excel.csv", tmp_path / "answers.csv"
+    path.write_bytes("text;note\r\nthe happy cat;schön\r\n".encode(encoding))
+    named = ["--encoding", encoding] if encoding == "latin-1" else []
+    run("predict", classifier, "--data", path, *named, "--out", out)
+    assert out.read_bytes().startswith(b"text;" if encoding == "utf-8" else b"\xef\xbb\xbftext;")
+    assert out.read_text("utf-8-sig").splitlines()[1].startswith("the happy cat;schön;pos;")
+
+
 def test_every_command_reads_a_file_in_every_form(run, classifier, tmp_path):
     """Packed files and UTF-16 were answered as replacement characters, with status 0."""
     lines = "the good cat\nsch\u00f6n\n\na bad dog\n"
