@@ -114,7 +114,10 @@ OPTIONS = {  # option of others -> ours, with its value where that is known
     "--force": "--overwrite",
     "--overwrite-output-dir": "--overwrite",
     "--vocab-size": "--size",
+    "--dropout": "--set dropout=0.1",
+    **dict.fromkeys(("--test", "--eval", "--eval-data", "--test-data"), "--data"),
 }
+COMPRESSING = ("--quantize", "--calibration", "--min-agreement", "--lengths", "--target")  # options that make a .tflite
 DESK = (  # the commands of kerasbert that people look for in kerasbert-mobile
     *(
         "quickstart",

@@ -45,7 +45,7 @@ MISTAKES = {
     "no mask": (lambda p: data(p, **{"--tokenizer": p / "nomask"}), r"has no \[MASK\]"),
     "no tokenizer": (lambda p: data(p, **{"--tokenizer": p / "absent"}), "absent"),
     "packing": (lambda p: data(p, **{"--packing": "pair"}), "no packing 'pair'. Nearest: 'pairs'"),
-    "length": (lambda p: data(p, **{"--length": "x"}), "argument --length: invalid int value: 'x'"),
+    "length": (lambda p: data(p, **{"--length": "x"}), "--length must be a whole number. Received: 'x'"),
     "files and languages": (lambda p: data(p, **{"--language": "en"}), "give FILES, or --language NAME FILE..."),
     "a language alone": (lambda p: ["data", *data(p)[2:], "--language", "en"], "no files given"),
     "runner": (lambda p: data(p, **{"--runner": "bean"}), "no runner 'bean'. Nearest: 'beam'"),

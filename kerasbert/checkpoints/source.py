@@ -181,6 +181,8 @@ def _named(said: str) -> str:
             f"{name} is a model without weights: kerasbert pretrain {name} --data RECORDS --out RUN trains it. For trained "
             "weights give a folder of Hugging Face or a name on its hub, such as bert-base-uncased"
         )
+    if "://" in name:
+        raise InputError(f"{name} is an address: download it, unpack it where it is packed, and give the folder")
     if not hub.looks_like_name(name):
         raise InputError(f"no model directory {name}: pretrain or import one first{_near(name, models)}")
     try:

@@ -37,12 +37,13 @@ def _docs(options: argparse.Namespace) -> None:
         lines = [f"  {name:{width}}  {title(text)}" for name, text in found.items()]
         show(None, False, "\n".join(["kerasbert docs NAME shows one of these guides:", "", *lines]))
         return
-    if options.name not in found:
+    name = options.name.rpartition("/")[2].removesuffix(".md")  # as links name it
+    if name not in found:
         raise unknown("guide", options.name, found, "kerasbert docs")
     if sys.stdin.isatty() and sys.stdout.isatty():
         import pydoc
 
-        pydoc.pager(found[options.name])
+        pydoc.pager(found[name])
     else:
         print(found[options.name], end="")
 

@@ -1,12 +1,14 @@
 """`kerasbert quickstart | list | show | check-tpu | report`: what there is, and what a run or a model would be."""
 
 import argparse
+import os
 from typing import Any
 
 from kerasbert.cli.changes import changes_of, objective_of
 from kerasbert.cli.given import check_read
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare, encoding_option, set_option, show
+from kerasbert.errors import InputError
 
 REPORT = "a run as one page of html to send: metrics, wrong answers, curves, machine, command"
 # what `show` says of a model's kind; of an encoder nothing
@@ -113,6 +115,8 @@ def _check_tpu(options: argparse.Namespace) -> None:
 def _report(options: argparse.Namespace) -> None:
     from kerasbert import run_report
 
+    if os.path.isfile(options.run_directory):
+        raise InputError(f"{options.run_directory} is a file, expected the directory of a run: finetune's --out")
     print(run_report.write(options.run_directory, options.out, ledger=options.ledger))
     if options.card:
         from kerasbert.export import model_card

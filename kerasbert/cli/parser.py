@@ -46,6 +46,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **keywords})
         self.mixing = False
         self.written: dict[str, str] = {}  # what the user wrote: name -> option
+        self.siblings: Mapping[str, argparse.ArgumentParser] = {}  # commands of the same program
         self.defaults: Mapping[str, Any] = {}  # shown for options that are absent where they are not given
 
     def error(self, message: str) -> None:
@@ -96,8 +97,13 @@ class Parser(argparse.ArgumentParser):
         """Refuse an unknown option before anything else is missed."""
         for name in (arg.partition("=")[0] for arg in itertools.takewhile(lambda arg: arg != "--", args)):
             known = any(option.startswith(name) for option in self._option_string_actions)
+            if name == "--text" and name not in self._option_string_actions and self._takes_texts():
+                self.error("no option '--text': a text stands without one")
             if name.startswith("--") and " " not in name and not known:
                 self.error(f"no option {name!r}{self._meant(name)}")
+
+    def _takes_texts(self) -> bool:
+        return any(str(action.metavar).startswith("TEXT") for action in self._actions if not action.option_strings)
 
     def _meant(self, name: str) -> str:
         """The option that was meant: by what others call it, by its initials, else by spelling; "" where none is."""
@@ -105,6 +111,11 @@ class Parser(argparse.ArgumentParser):
         ours, _, value = field_names.option(name).partition(" ")
         if ours in known:
             return f". Here it is {ours} {value}" if value else f". Nearest: {ours!r}"
+        if held := [command for command, each in self.siblings.items() if name in each._option_string_actions]:
+            others = ", ".join(held[:4]) + (" and others" if len(held) > 4 else "")
+            return f": it is an option of {others}"
+        if name in field_names.COMPRESSING:
+            return ": it is an option of kerasbert-mobile compress"
         letters = name.strip("-").lower()
         initials = [option for option in known if "".join(word[:1] for word in option[2:].split("-")) == letters]
         close = initials[0] if initials else nearest(letters, [option[2:] for option in known])
@@ -115,9 +126,12 @@ class Parser(argparse.ArgumentParser):
         try:
             return super()._get_value(action, text)
         except argparse.ArgumentError:
-            if action.type in (int, float, str) or not isinstance(action.metavar, str):
+            name = "/".join(action.option_strings) or str(action.metavar or action.dest)
+            if action.type in (int, float):
+                what = "a whole number" if action.type is int else "a number such as 0.001"
+                self.error(f"{name} must be {what}. Received: {text!r}")
+            if action.type is str or not isinstance(action.metavar, str):
                 raise
-            name = "/".join(action.option_strings) or action.metavar
             self.error(f"{name} must be such as {action.metavar}. Received: {text!r}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -135,6 +149,8 @@ class Parser(argparse.ArgumentParser):
 
 def _command_meant(program: str, name: str, known: Iterable[str]) -> str:
     """The command that was meant by a name that is none, of this program or of the other; "" where none is."""
+    if name in ("version", "--version"):
+        return f": that is {program} --version"
     other = {"kerasbert": "kerasbert-mobile", "kerasbert-mobile": "kerasbert"}.get(program, "")
     theirs = field_names.MOBILE if other == "kerasbert-mobile" else field_names.DESK
     if not nearest(name, known, similar=1.0) and name in theirs:  # here nothing is called so by others
@@ -181,6 +197,7 @@ def command_line(
             name, help=text, description=text, parents=[shared], epilog=help.examples(program, name, examples[name])
         )
         command.set_defaults(function=function, command=name, extra=None)
+        command.siblings = commands.choices
         return command
 
     for module in modules:

@@ -22,6 +22,7 @@ FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tsv": "tsv
 TABLES = ("tsv", "csv", "jsonl", "json", "parquet")
 ROWS = 1024  # of a parquet file, read at once
 SURROGATES = re.compile("[\ud800-\udfff]")  # json may hold "\ud800", which no encoder accepts
+BINARY = (".pkl", ".pickle", ".feather", ".arrow", ".orc", ".hdf", ".sav", ".dta", ".npy", ".npz", ".sqlite", ".db")
 OBJECT = re.compile(r'\s*(\{\s*"(?:[^"\\\n]|\\.)*"\s*:)')  # how a line of jsonl begins, and no text does
 ARRAY = re.compile(r"\s*\[\s*\{")
 BETWEEN = re.compile(r"[\s,]*")  # two elements of an array
@@ -51,6 +52,11 @@ def _format(path: str | os.PathLike, encoding: str | None) -> str:
         return found
     if reading.is_parquet(path):
         return "parquet"
+    if name in (".parquet", *BINARY):
+        what = "no parquet file, or is damaged" if name == ".parquet" else "a table of another library"
+        raise InputError(
+            f"{path} is {what}: save it as csv, jsonl or parquet, or in Python hand over the DataFrame that it is read into"
+        )
     head = next(text_chunks(path, encoding), "")
     if ARRAY.match(head) or (name == ".json" and head.lstrip().startswith("[")):
         return "json"

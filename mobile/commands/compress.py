@@ -106,6 +106,8 @@ def _stages(options: argparse.Namespace) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _compress(options: argparse.Namespace) -> None:
+    if not options.out.lower().endswith(".tflite"):
+        raise InputError(f"--out {options.out}: expected a name ending in .tflite, which is what is written")
     stages = _stages(options)
     report = _planned(options, stages) if _planned_by(options) else _alone(options, stages[-1][1])
     from .. import launch_times
