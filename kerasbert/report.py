@@ -4,6 +4,7 @@ import html
 import io
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ td + td, th + td, th + th { text-align: right; }
 .words td, .words th { text-align: left; overflow-wrap: anywhere; min-width: 7rem; }
 svg { max-width: 100%; height: auto; }
 pre { background: #f4f5f7; padding: .75rem; white-space: pre-wrap; border-radius: 6px; }
+.o { white-space: nowrap; }
 """
 
 
@@ -54,6 +56,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def breaking(text: str) -> str:
+    """Text as html that a narrow screen breaks where it should: not within an option, in a name behind its underscores.
+
+    >>> breaking("exact_match & more --epochs")
+    'exact_<wbr>match &amp; more <span class="o">--epochs</span>'
+    """
+    text = re.sub(r"(?<![-\w])--[a-z][\w-]*", r'<span class="o">\g<0></span>', html.escape(text))
+    return re.sub(r"(?<=[a-z0-9])_(?=[a-z0-9])", "_<wbr>", text)
+
+
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], name: str = "", style: str = "") -> str:
     """The same as html, whose first column are headers too; on a narrow screen it scrolls by itself.
 
@@ -63,7 +75,7 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], name: str =
 
     def line(cells: Sequence[str], scope: str) -> str:
         inner = ("th", ' scope="col"') if scope == "col" else ("td", "")
-        first = f'<th scope="{scope}">{html.escape(cells[0])}</th>'
+        first = f'<th scope="{scope}">{breaking(cells[0])}</th>'
         return f"<tr>{first}{''.join(f'<{inner[0]}{inner[1]}>{html.escape(cell)}</{inner[0]}>' for cell in cells[1:])}</tr>"
 
     head = f"<thead>{line(header, 'col')}</thead>" if any(header) else ""

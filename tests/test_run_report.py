@@ -17,7 +17,7 @@ from kerasbert.errors import InputError
 from kerasbert.run_report import pictures
 from tests import tiny
 
-VOID = {"meta", "path", "rect", "circle", "polyline", "img", "br"}
+VOID = {"meta", "path", "rect", "circle", "polyline", "img", "br", "wbr"}
 HOSTILE = [
     "<script>alert(1)</script>",
     "\u05e9\u05dc\u05d5\u05dd \u202e live",
@@ -33,24 +33,29 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.elements, self.headings, self.open, self.words = [], [], [], []
+        self.within = False  # a word goes on: behind the start and the end of what only says where it may break
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs), [name for name, _ in self.open]))
+        self.within = tag == "wbr" or dict(attrs).get("class") == "o"
         if tag not in VOID:
             self.open.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag):
         if tag in VOID:
             return
-        assert self.open.pop()[0] == tag
+        name, attrs = self.open.pop()
+        assert name == tag
+        self.within = attrs.get("class") == "o"
 
     def handle_data(self, data):
         names = [name for name, _ in self.open]
         if names and re.fullmatch("h[1-6]", names[-1]):
             self.headings.append((int(names[-1][1]), data))
         if "style" not in names:
-            self.words.append(data)
+            self.words += [(self.words.pop() if self.within and self.words else "") + data]
+        self.within = False
 
     @property
     def text(self):

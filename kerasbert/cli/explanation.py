@@ -49,7 +49,7 @@ section { border: 1px solid var(--line); border-radius: 10px; padding: 1.25rem 1
 .scale i { width: 1.4rem; height: .9rem; border-radius: 2px; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .15rem .8rem .15rem 0; font-weight: 400; }
-td.n, th.n { text-align: right; }
+td.n, th.n { text-align: right; white-space: nowrap; }
 .bars td.b { width: 18rem; padding: 0; }
 .b svg { display: block; width: 18rem; height: 1rem; }
 .numbers { border: 0; padding: 0; margin: .6rem 0 0; }
@@ -73,7 +73,7 @@ def page(title: str, explanations: Iterable[tuple[str, Explanation]], kind: Kind
     head = PAGE + '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     head += f"<title>{html.escape(title)}</title><style>{STYLE}</style>"
     body = "\n".join([f"<h1>{html.escape(title)}</h1>", _legend(), *sections, _footer()])
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body><main>\n{body}\n</main></body></html>\n'
 
 
 def _legend() -> str:
@@ -164,7 +164,7 @@ def _pieces(about: Explanation) -> str:
         for word in about.words
         for i in word.tokens
     ]
-    head = '<tr><th></th><th>token</th><th>word</th><th class="n">adds</th></tr>'
+    head = '<tr><th>place</th><th>token</th><th>word</th><th class="n">adds</th></tr>'
     return f"<details><summary>All {len(rows)} tokens</summary><table>{head}{''.join(rows)}</table></details>"
 
 

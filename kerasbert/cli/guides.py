@@ -45,7 +45,7 @@ def _docs(options: argparse.Namespace) -> None:
 
         pydoc.pager(found[name])
     else:
-        print(found[options.name], end="")
+        print(found[name], end="")
 
 
 def _samples(options: argparse.Namespace) -> None:

@@ -31,8 +31,8 @@ def words(about: Mapping[str, Any]) -> list[str]:
         pairs = cosines[np.triu_indices(count, 1)]
         parts.append(
             said(
-                f"Left, a square is the cosine between the word's vectors in two sentences, dark at 1; here they go from "
-                f"{pairs.min():.2f} to {pairs.max():.2f}. Right, the same vectors on their first two principal components, "
+                "A square is the cosine between the word's vectors in two sentences, dark at 1; here they go from "
+                f"{pairs.min():.2f} to {pairs.max():.2f}. A point is the same vector on the first two principal components, "
                 f"which hold {layer['share']:.0%} of the variance: numbers that stand together are sentences in which the "
                 "model sees the same."
             )

@@ -65,7 +65,7 @@ def _listed(names: Sequence[str], most: int = 20) -> str:
 def remarks(facts: Facts) -> list[str]:
     """What a reader is to know before the numbers."""
     lines = [str(line) for line in facts.dev.get("remarks", ())]
-    return [f'<p class="note"><strong>Note.</strong> {html.escape(short(line, 1000))}</p>' for line in lines]
+    return [f'<p class="note"><strong>Note.</strong> {report.breaking(short(line, 1000))}</p>' for line in lines]
 
 
 def results(facts: Facts) -> list[str]:
@@ -309,4 +309,4 @@ def _soft(text: str) -> str:
 
 def _code(text: str) -> str:
     text = text if len(text) <= 2000 else f"{text[:2000]} \u2026"
-    return f"<pre><code>{html.escape(text)}</code></pre>"
+    return f"<pre><code>{report.breaking(text)}</code></pre>"

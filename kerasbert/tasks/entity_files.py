@@ -64,7 +64,7 @@ def page(rows: Rows, column: str) -> Iterator[str]:
         rows, column: as of `conll`.
     """
     head = PAGE + '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f'<!doctype html>\n<html lang="en"><head>{head}<title>Entities</title><style>{STYLE}</style></head>\n<body>\n'
+    yield f'<!doctype html>\n<html lang="en"><head>{head}<title>Entities</title><style>{STYLE}</style></head>\n<body><main>\n'
     yield "<h1>Entities</h1>\n<p class=soft>The label stands behind each entity; its title shows the score.</p>\n<ol>\n"
     colours: dict[str, str] = {}
     counts: Counter = Counter()
@@ -77,8 +77,9 @@ def page(rows: Rows, column: str) -> Iterator[str]:
     yield f"</ol>\n<h2>How many</h2>\n<p>{sum(counts.values())} entities in {texts} texts.</p>\n"
     if counts:
         lines = "".join(f"<tr><td>{html.escape(k)}</td><td class=n>{n}</td></tr>" for k, n in counts.most_common())
-        yield f"<table><thead><tr><th>label</th><th>entities</th></tr></thead><tbody>{lines}</tbody></table>\n"
-    yield "</body></html>\n"
+        head = "<tr><th scope=col>label</th><th scope=col>entities</th></tr>"
+        yield f"<table><thead>{head}</thead><tbody>{lines}</tbody></table>\n"
+    yield "</main></body></html>\n"
 
 
 def _marked(text: str, entities: Sequence[Mapping[str, Any]], colours: dict[str, str], counts: Counter) -> str:

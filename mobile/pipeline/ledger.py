@@ -117,7 +117,7 @@ def write(rows: Sequence[Mapping[str, Any]], folder: str | os.PathLike) -> Path:
 
 def _cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     metric = list(rows[0])[1]
-    header = ["", metric, "parameters", "not zero", "MB", "gzip MB", "p50 ms", "p90 ms", "peak MB"]
+    header = ["artefact", metric, "parameters", "not zero", "MB", "gzip MB", "p50 ms", "p90 ms", "peak MB"]
     return header, [
         [
             row["artefact"],

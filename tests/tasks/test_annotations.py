@@ -280,6 +280,7 @@ def test_the_page_marks_entities_and_runs_nothing():
     assert [mark["title"] for mark in marks] == ["A<b> 0.7500"] * 2
     assert "Zoe<b>A&lt;b&gt;</b></mark> &lt;script&gt;" in page
     assert "2 entities in 3 texts" in page
+    assert page.count("<main>") == page.count("</main>") == 1  # a landmark; axe-core asks for it
 
 
 def test_files_of_words_are_of_taggers_alone(tmp_path):
