@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gzip
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,9 @@ def test_rows_and_columns_are_those_of_the_rest_api(tiny):
         assert ask(tiny.ports[0], PREDICT, {"signature_name": "one"} | body) == (200, {"predictions": [1, 3]})
     for inputs in (["é", "abc"], {"text": ["é", "abc"]}):
         assert ask(tiny.ports[0], PREDICT, {"signature_name": "one", "inputs": inputs}) == (200, {"outputs": [1, 3]})
+    raw = {"text": {"b64": base64.b64encode(b"a\xff").decode()}, "n": 0}  # of bytes that are no UTF-8
+    found = ask(tiny.ports[0], PREDICT, {"instances": [raw]})[1]["predictions"][0]
+    assert (found["shout"], base64.b64decode(found["raw_bytes"]["b64"])) == ("A\ufffd", b"a\xff\xff")
     empty = ask(tiny.ports[0], PREDICT, {"inputs": {"text": [], "n": []}})
     assert empty == (200, {"outputs": {"raw_bytes": [], "scores": [], "shout": [], "version": []}})
 
@@ -121,6 +125,8 @@ WRONG = [  # body, path, status, what is said
     ({}, "/v1/models/tiny/versions/2:predict", 404, "Servable not found for request: Specific(tiny, 2)"),
     ({}, "/v1/models/tiny/versions/99999999999999999999:predict", 400, "Malformed request: POST"),
     ({"examples": [{}]}, "/v1/models/tiny:classify", 400, "No signature of this model answers classify"),
+    ({}, "/v1/models/tiny/labels/stable:predict", 400, "Unrecognized servable version label: stable"),
+    (None, "/v1/models/tiny/labels/stable/metadata", 400, "Unrecognized servable version label: stable"),
     ({}, "/v1/models/tiny", 400, "Malformed request: POST /v1/models/tiny"),
     (None, "/v1/models", 400, "Missing model name in request."),
     (None, "/v1/models/no", 404, "Could not find any versions of model no"),
@@ -157,7 +163,7 @@ def test_wrong_calls_over_grpc(tiny):
         (b"\xff\xff", "INVALID_ARGUMENT", "the message is no PredictRequest"),
         (predict_request("no", text=text, n=number), "NOT_FOUND", "Servable not found for request: Latest(no)"),
         (old, "NOT_FOUND", "Specific(tiny, 2)"),
-        (label, "FAILED_PRECONDITION", "no label stable"),
+        (label, "INVALID_ARGUMENT", "Unrecognized servable version label: stable: versions have numbers alone"),
         (predict_request(signature="no"), "FAILED_PRECONDITION", 'Serving signature key "no" not found'),
         (predict_request(text=text), "INVALID_ARGUMENT", "Missing but required: {n}"),
         (predict_request(text=text, n=number, x=number), "INVALID_ARGUMENT", "Sent extra: {x}"),
@@ -176,6 +182,12 @@ def test_wrong_calls_over_grpc(tiny):
         with pytest.raises(grpc.RpcError, match=".") as error:
             call(tiny.ports[1], "Predict", request)
         assert (error.value.code().name, said in error.value.details()) == (code, True), error.value.details()
+    with grpc.insecure_channel(f"127.0.0.1:{tiny.ports[1]}", compression=grpc.Compression.Gzip) as channel:
+        asked = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+        with pytest.raises(grpc.RpcError, match="larger than max|message too large") as error:  # 20 MB in 20 kB
+            asked(predict_request(text=[b"a" * 20_000_000], n=number).SerializeToString(), timeout=20)
+        assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert asked(predict_request(text=text, n=number).SerializeToString(), timeout=20)
     assert call(tiny.ports[1], "Predict", predict_request(text=text, n=number)).model_spec.version.value == 3
 
 
@@ -204,6 +216,13 @@ def raw(port, data, end=False):
     return b"".join(parts).decode()
 
 
+def packed(head, body, cut=0):
+    """A request with a body by gzip, whose last bytes may be missing."""
+    data = gzip.compress(body.encode(), mtime=0)
+    data = data[: len(data) - cut].decode("latin-1")
+    return f"{head}Content-Encoding: GZIP\r\nContent-Length: {len(data)}\r\n\r\n{data}"
+
+
 def test_clients_that_are_no_good_ones_cost_no_other(tiny):
     head = f"POST {PREDICT} HTTP/1.1\r\nHost: x\r\n"
     body = json.dumps({"instances": [row("a", 0)]})
@@ -219,7 +238,20 @@ def test_clients_that_are_no_good_ones_cost_no_other(tiny):
         ("\x16\x03\x01\x02\x00\x01\x00", False, "400", "no request of HTTP/1.1"),
         ("GET / HTTP/1.1\r\n\r\n", False, "400", "Host"),
         (f"{head}Content-Length: -1\r\n\r\n", False, "400", "Content-Length"),
-        (f"{head}Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", False, "415", "compressed"),
+        (
+            f"{head}Content-Encoding: br\r\nContent-Length: 1\r\n\r\nx",
+            False,
+            "415",
+            "compressed by br: send it as it is",
+        ),
+        (f"{head}Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", False, "400", "no whole gzip"),
+        (f"{head}Content-Encoding: gzip\r\nContent-Length: 12\r\n\r\n{'x' * 12}", False, "400", "the body is no gzip"),
+        (packed(head, body), True, "200", '"shout":"A"'),
+        (packed(head, body, 4), False, "400", "its end is missing"),
+        (packed(head, "x" * 10_000_000), False, "413", "is larger unpacked, more than 200000"),
+        ("HEAD /v1/models/tiny HTTP/1.1\r\nHost: x\r\n\r\n", True, "200", "Content-Length: "),
+        ("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", True, "404", "nothing is at OPTIONS"),
+        ("GET /v1/models/tiny HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", False, "200", "AVAILABLE"),
         (large, False, "413", "goes on, more than 200000"),
         ("GET /v1/models/tiny HTTP/1.0\r\n\r\n", False, "200", "AVAILABLE"),
         (f"{head}Expect: 100-continue\r\nContent-Length: 1\r\n\r\n", False, "100", "408 Request Timeout"),

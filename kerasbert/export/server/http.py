@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import http.client
 import socket
+import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import h11
 from kerasbert.export.server.rest import JSON, Answer, problem
 
 CHUNK = 1 << 16
+GZIP = (b"gzip", b"x-gzip")
 HEAD = 1 << 14  # most bytes of a request's line and headers
 TOO_LONG = f"the line and headers of a request have at most {HEAD} bytes"
 LINGER = 5.0  # seconds in which what a refused client still sends is thrown away: it would not read the refusal
@@ -32,6 +34,10 @@ class Limits:
     body: int = 16 << 20
     seconds: float = 60.0
     connections: int = 1000
+
+
+def _encoding(request: h11.Request) -> bytes:
+    return dict(request.headers).get(b"content-encoding", b"identity").lower()
 
 
 class _Refused(Exception):
@@ -109,7 +115,10 @@ class _Connection:
                 self.server.connections[self.task] = True
                 method, target = request.method.decode("ascii"), request.target.decode("latin-1")
                 self._check(request)
-                answer = await self.server.handle(method, target, await self._body())
+                body = await self._body()
+                if _encoding(request) in GZIP:
+                    body = await asyncio.to_thread(self._unpacked, body)
+                answer = await self.server.handle(method, target, body)
             except _Refused as error:
                 await self._send(error.status, JSON, problem(str(error)), b"")
                 return await self._linger()
@@ -151,8 +160,10 @@ class _Connection:
         length = int(headers.get(b"content-length", b"0"))
         if length > self.limits.body:
             raise self._large(f"has {length} bytes")
-        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise _Refused(415, "the body is compressed: send it as it is")
+        if (found := _encoding(request)) not in (b"identity", *GZIP):
+            raise _Refused(
+                415, f"the body is compressed by {found.decode('latin-1')[:40]}: send it as it is, or by gzip"
+            )
 
     def _large(self, what: str) -> _Refused:
         return _Refused(413, f"the body {what}, more than {self.limits.body} (--max-body): send fewer texts at once")
@@ -168,6 +179,19 @@ class _Connection:
         except TimeoutError:
             raise self._late() from None
         return bytes(found)
+
+    def _unpacked(self, body: bytes) -> bytes:
+        """What came by gzip: never more than may come as it is."""
+        unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        try:
+            found = unpacker.decompress(body, self.limits.body + 1)
+        except zlib.error as error:
+            raise _Refused(400, f"the body is no gzip: {error}") from None
+        if len(found) > self.limits.body:
+            raise self._large("is larger unpacked")
+        if not unpacker.eof:
+            raise _Refused(400, "the body is no whole gzip: its end is missing")
+        return found
 
     async def _send(self, status: int, kind: str, body: bytes, method: bytes) -> None:
         if self.http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):

@@ -14,8 +14,9 @@ from kerasbert.export.server.models import Models, Version
 from kerasbert.export.status import CallError, invalid
 
 JSON, TEXT = "application/json", "text/plain; version=0.0.4; charset=utf-8"
-PREDICTION = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d{1,18}))?:(classify|regress|predict)", re.I)
-STATUS = re.compile(r"/v1/models(?:/([^/:]+))?(?:/versions/(\d{1,18}))?(/metadata)?", re.I)
+CHOSEN = r"(?:/versions/(\d{1,18})|/labels/([^/:]+))?"
+PREDICTION = re.compile(rf"/v1/models/([^/:]+){CHOSEN}:(classify|regress|predict)", re.I)
+STATUS = re.compile(rf"/v1/models(?:/([^/:]+))?{CHOSEN}(/metadata)?", re.I)
 LARGE = 100_000  # bytes of a body that is read in a thread: the event loop has others to answer
 
 Answer = tuple[int, str, bytes]
@@ -33,7 +34,8 @@ class Rest:
         self.models, self.metrics = models, metrics
 
     async def __call__(self, method: str, target: str, body: bytes) -> Answer:
-        """The answer to a request, whatever it is."""
+        """The answer to a request, whatever it is; to HEAD that of GET, whose body is not sent."""
+        method = "GET" if method == "HEAD" else method
         try:
             return await self._answer(method, urllib.parse.unquote(target.partition("?")[0]), body)
         except CallError as error:
@@ -43,20 +45,20 @@ class Rest:
 
     async def _answer(self, method: str, path: str, body: bytes) -> Answer:
         if method == "POST" and (found := PREDICTION.fullmatch(path)):
-            name, version, verb = found.groups()
+            name, version, label, verb = found.groups()
             with self.metrics.counted(name if name in self.models else "", "rest"):
-                chosen = self.models.named(name).find(int(version) if version else None)
+                chosen = self.models.named(name).find(_number(version, label))
                 api = APIS.get(verb.lower())
                 answered = self._of_examples(chosen, api, body) if api else self._predicted(chosen, body)
                 return 200, JSON, await answered
         if method == "GET" and path == "/metrics":
             return 200, TEXT, self._metrics().encode()
         if method == "GET" and (found := STATUS.fullmatch(path)):
-            name, version, metadata = found.groups()
+            name, version, label, metadata = found.groups()
             if not name:
                 raise invalid("Missing model name in request.")
             told = self._metadata if metadata else self._status
-            return 200, JSON, json.dumps(told(name, int(version) if version else None), indent=1).encode()
+            return 200, JSON, json.dumps(told(name, _number(version, label)), indent=1).encode()
         if not path.lower().startswith("/v1/"):
             known = "GET /v1/models/NAME, GET /metrics, POST /v1/models/NAME:predict"
             raise CallError("NOT_FOUND", f"nothing is at {method} {path[:100]}. There are: {known}")
@@ -110,6 +112,17 @@ class Rest:
         }
         served = [(name, number) for name, model in self.models.items() for number in sorted(model.versions)]
         return self.metrics.text(waiting, served)
+
+
+def _number(version: str | None, label: str | None) -> int | None:
+    if label:
+        raise unlabelled(label)
+    return int(version) if version else None
+
+
+def unlabelled(label: str) -> CallError:
+    """TF Serving's refusal of a label: here versions have none."""
+    return invalid(f"Unrecognized servable version label: {label[:100]}: versions have numbers alone")
 
 
 def fault(what: str, error: Exception) -> str:

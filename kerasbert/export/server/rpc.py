@@ -13,7 +13,7 @@ from kerasbert.export.server import examples
 from kerasbert.export.server.examples import APIS, Api
 from kerasbert.export.server.metrics import Metrics
 from kerasbert.export.server.models import Model, Models, Version
-from kerasbert.export.server.rest import fault
+from kerasbert.export.server.rest import fault, unlabelled
 from kerasbert.export.status import CODES, CallError, invalid
 
 Method = Callable[[Any], Awaitable[Any]]
@@ -47,7 +47,7 @@ class Rpc:
 
     def _version(self, spec: Any) -> Version:
         if spec.version_label:
-            raise CallError("FAILED_PRECONDITION", f"no label {spec.version_label[:100]}: versions have numbers alone")
+            raise unlabelled(spec.version_label)
         model = self.models.named(spec.name)
         return model.find(_number(spec, model))
 
