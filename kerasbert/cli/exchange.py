@@ -62,6 +62,7 @@ def _export(options: argparse.Namespace) -> None:
             "--next writes a version that is not there yet, and --overwrite replaces one: take one of them"
         )
     early_checks.check_length(options.model, options.length)
+    early_checks.check_precision(options.model, options.rounding)
     from kerasbert.export.model_card import NEEDS
     from kerasbert.export.saved_model import export
     from kerasbert.tasks.load import load
@@ -74,7 +75,8 @@ def _export(options: argparse.Namespace) -> None:
     if chosen:
         check_task(model)
         model.task = model.task.answering(chosen)
-    print(export(model, options.out, length=options.length, overwrite=options.overwrite, next_version=options.next))
+    how = {"length": options.length, "overwrite": options.overwrite, "precision": options.rounding}
+    print(export(model, options.out, next_version=options.next, **how))
     model_files.say(f"to load it: {NEEDS}. MODEL_CARD.md there has the lines")
 
 
@@ -123,4 +125,7 @@ def add(command: Declare) -> None:
     add.add_argument("--task", help="what a pretrained model answers without fine-tuning: fill-mask, translation")
     answer_options(add)
     add.add_argument("--length", type=int, help="longest text in tokens")
+    text = "bfloat16: half the file, faster on processors with AVX512-BF16 or AMX; of labels, numbers and vectors"
+    names = {"choices": ("float32", "bfloat16"), "default": "float32"}  # not those of a training
+    add.add_argument("--precision", dest="rounding", help=text, **names)
     add.add_argument("--overwrite", action="store_true")

@@ -93,8 +93,9 @@ class Graph:
             _check_filled(self.kind, self.reads)
 
     def answers(self, packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """The outputs of packed rows."""
-        return answers(self.model, with_makers(self.reads, packed, self.model.tokenizer))
+        """The outputs of packed rows; of bfloat16 in float32, which servers' clients know."""
+        found = answers(self.model, with_makers(self.reads, packed, self.model.tokenizer))
+        return {name: tf.cast(each, tf.float32) if each.dtype == tf.bfloat16 else each for name, each in found.items()}
 
     def run(self, given: Mapping[str, tf.Tensor], packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The same with the settings of the call, on a limited number of rows at once; also of no row."""

@@ -230,7 +230,9 @@ grpcurl -plaintext -import-path serving -import-path tensorflow -proto tensorflo
 `kerasbert serve-check DIR` loads it as a server would, without kerasbert, and compares its answers with those of its export."""
 
 
-def card(model: Any, longest: int, asked: Requests, signed: Collection[str] = (), outputs: str = "") -> str:
+def card(
+    model: Any, longest: int, asked: Requests, signed: Collection[str] = (), outputs: str = "", remark: str = ""
+) -> str:
     """The text of the card; it holds no paths and no dates.
 
     Args:
@@ -239,18 +241,21 @@ def card(model: Any, longest: int, asked: Requests, signed: Collection[str] = ()
         asked: Requests of `serving_default`, which were answered.
         signed: names of the signatures.
         outputs: str, names of the outputs where the model is the user's own.
+        remark: str, how it differs from float32.
     """
     task = getattr(model, "task", None)
     call = ", ".join(f"{name}=tf.constant({json.dumps(value)})" for name, value in json.loads(asked.inputs).items())
     labels = f"\nLabels: {', '.join(model.labels)}.\n" if task is not None and model.labels else ""
     options = _of_options(kind_of(model)) + _others(model, signed, asked.rest)
     tag, name = ("", "encoder") if task is None else (task.how.pipeline_tag(task), task.name)
+    if remark:
+        remark = f"\n\nWeights and products are bfloat16, for processors with AVX512-BF16 or AMX; {remark}."
     front, made = _of_run(getattr(model, "directory", None), tag, name)
     return f"""{chr(10).join(front)}
 
 # {task.name if task is not None else "Encoder"}
 
-A TensorFlow SavedModel written by kerasbert. It takes text: the tokenizer is part of the graph.
+A TensorFlow SavedModel written by kerasbert. It takes text: the tokenizer is part of the graph.{remark}
 
 ```python
 import tensorflow as tf

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
-from kerasbert.export import beside, card_requests, graphs, model_card, signatures
+from kerasbert.export import beside, card_requests, graphs, model_card, rounded, signatures
 from kerasbert.storage import files
-from kerasbert.tasks import predict
+from kerasbert.tasks import early_checks, predict
 from kerasbert.tasks.adapted_models import merged
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.prompts import tell_prompt
@@ -39,6 +40,7 @@ def export(
     length: int | None = None,
     overwrite: bool = False,
     next_version: bool = False,
+    precision: str = "float32",
 ) -> Path:
     """Write a SavedModel.
 
@@ -57,13 +59,15 @@ def export(
         out: the directory to make.
         length: int, longest text in tokens; by default that of the task's training, else all the model's positions.
         overwrite: replace what `out` holds.
+        precision: "bfloat16" stores the weights in half the bytes and multiplies in bfloat16, which processors with AVX512-BF16
+            or AMX do faster; of labels, numbers and vectors. How far the answers are from float32 is said, and in the card.
         next_version: `out` is what TF Serving calls a model's base path: write the folder of the next number within it.
 
     Returns:
         The directory.
 
     Raises:
-        InputError: `out` is taken, the model has no tokenizer, or the written file answers differently.
+        InputError: `out` is taken, the model has no tokenizer or no such precision, or the written file answers differently.
     """
     if next_version:
         out = Path(out) / str(1 + max([0, *(int(each.name) for each in _versions(out))]))
@@ -73,17 +77,25 @@ def export(
         model = graphs.OwnModel(model)
     if model.tokenizer is None:
         raise InputError("the model has no tokenizer, and a SavedModel takes text: import it with one")
-    longest = predict.longest(model, length)
+    if precision != "float32" and isinstance(model, graphs.OwnModel):
+        raise InputError("precision is for models of kerasbert: one of your own is exported as it computes")
+    early_checks.check_rounded(precision, kind_of(model))
+    longest, whole = predict.longest(model, length), model
+    model = rounded.in_bfloat16(whole) if precision == "bfloat16" else whole
     tell_prompt(model)
     with files.new_directory(out, replace=overwrite) as folder:
         _write(model, folder, longest)
         served = tf.saved_model.load(str(folder)).signatures
-        _compare(model, served, longest)
+        remark = _compare(whole, served, longest, precision)
+        if remark:
+            source.say(remark)
         beside.write(folder, _warm_up(model, served))
         given = sorted(served["serving_default"].structured_outputs) if isinstance(model, graphs.OwnModel) else ()
         names = ", ".join(f"`{name}`" for name in given)
         asked = card_requests.run(folder, served["serving_default"], _given(model, _probes(model)[:1]))
-        (folder / model_card.FILE).write_text(model_card.card(model, longest, asked, list(served), names), "utf-8")
+        (folder / model_card.FILE).write_text(
+            model_card.card(model, longest, asked, list(served), names, remark), "utf-8"
+        )
         beside.sums(folder)
     return out
 
@@ -158,8 +170,12 @@ def _expected(model: Any, texts: Sequence[Any], served: Mapping[str, Any], longe
     return kind.output, [kind.probabilities(row) for row in predict.outputs_of(model, encoded, longest)]
 
 
-def _compare(model: Any, signed: Any, longest: int) -> None:
-    """Refuse a SavedModel that answers differently from the model it was made of; `signed`: its signatures."""
+def _compare(model: Any, signed: Any, longest: int, precision: str) -> str:
+    """Refuse a SavedModel that answers differently from the model in float32, and say how far one in bfloat16 is from it.
+
+    Args:
+        signed: its signatures.
+    """
     serve, kind, texts = signed["serving_default"], kind_of(model), _probes(model)
     strings = _given(model, texts)
     served = serve(**strings)
@@ -172,7 +188,7 @@ def _compare(model: Any, signed: Any, longest: int) -> None:
             raise InputError(
                 f"the SavedModel answers differently from the model ({found}): nothing was written; please report it"
             )
-        return
+        return ""
     name, expected = _expected(model, texts, served, longest)
     alone = serve(**{name: value[:1] for name, value in strings.items()})  # a graph of its own, see `_of_one_row`
     received, expected = [*served[name].numpy(), *alone[name].numpy()], [*expected, expected[0]]
@@ -182,6 +198,8 @@ def _compare(model: Any, signed: Any, longest: int) -> None:
         said = {"prompt_name": tf.fill([len(texts)], prompt)}
         received += [*signed["prompted"](**strings, **said)[name].numpy()]
         expected += [*predict.encode(model, texts, length=longest, prompt_name=prompt)]
+    if precision == "bfloat16":
+        return rounded.agreement(expected, received, kind.examples == "classify")
     largest = max(float(np.abs(row - wanted).max(initial=0.0)) for row, wanted in zip(received, expected))
     task = getattr(model, "task", None)
     tolerance = TOLERANCE if task is None else task.rounding(TOLERANCE)
@@ -190,6 +208,7 @@ def _compare(model: Any, signed: Any, longest: int) -> None:
             f"the SavedModel answers differently from the model (largest difference {largest:.2g}, allowed "
             f"{tolerance:g}): nothing was written; please report it"
         )
+    return ""
 
 
 def difference(wanted: Any, received: Any, where: str = "answers") -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +29,20 @@ def merged(model: Any) -> Any:
     if not specs.maybe(getattr(encoder, "spec", None), "lora.rank"):
         return model
     spec, held = dataclasses.replace(encoder.spec, lora=specs.Lora()), values(encoder)
-    plain = registry.family_of(encoder).encoder(spec, dtype=encoder.dtype_policy)
+    return rebuilt(model, spec, encoder.dtype_policy, adapters.merge(held, held.__getitem__, encoder.spec))
+
+
+def rebuilt(model: Any, spec: specs.Spec, policy: Any, read: Mapping[str, Callable[[], Any]]) -> Any:
+    """Another model of the same task, tokenizer, labels and heads.
+
+    Args:
+        model: an encoder or a task's model. spec: of the encoder. policy: Keras', of dtypes.
+        read: name of a weight of the encoder -> what reads it.
+    """
+    encoder = getattr(model, "encoder", model)
+    plain = registry.family_of(encoder).encoder(spec, dtype=policy)
     plain.build()
     plain.model_name, plain.tokenizer, plain.labels = encoder.model_name, encoder.tokenizer, encoder.labels
-    read = adapters.merge(held, held.__getitem__, encoder.spec)
     for name, variable in names(plain).items():
         variable.assign(read[name]())
     if model is encoder:

@@ -13,10 +13,11 @@ from kerasbert.checkpoints.json_files import read_json
 from kerasbert.data.sources import check_files
 from kerasbert.errors import InputError, nearest, no_file
 from kerasbert.tasks import tables
-from kerasbert.tasks.base import Task
+from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.task import by_number, read_rows, split_files, table, task_with
 
 POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "pooled")  # of `predict.encode`
+PRECISIONS = ("float32", "bfloat16")  # of an exported SavedModel
 LARGEST = 16 * 2**20  # bytes of a file that is read here, and once more by `evaluate`
 NO_TASK = "the model has no task, expected a fine-tuned one: kerasbert finetune makes it"
 
@@ -60,6 +61,23 @@ def check_length(model: str | os.PathLike, length: int | None) -> None:
     check_numbers(length)
     if source.check(model) == "model":
         check_positions(model, length)
+
+
+def check_precision(model: str | os.PathLike, precision: str) -> None:
+    """Refuse bfloat16 for a model directory whose answers it may change."""
+    if precision != "float32" and source.check(model) == "model" and (task := some_task(model)) is not None:
+        check_rounded(precision, task.how)
+
+
+def check_rounded(precision: str, kind: TaskKind) -> None:
+    """Refuse a precision that is none, and bfloat16 for a kind whose answers are more than numbers."""
+    if precision not in PRECISIONS:
+        raise InputError(f"precision is one of {', '.join(PRECISIONS)}. Received: {precision!r}")
+    if precision == "bfloat16" and type(kind).served is not TaskKind.served:
+        raise InputError(
+            f"precision bfloat16 is for labels, numbers and vectors: the answers of {kind.name} are decoded in the graph, "
+            "where rounding may change a text. Leave it out"
+        )
 
 
 def check_positions(model: str | os.PathLike, length: int | None) -> None:

@@ -2,8 +2,9 @@
 
     python -m tests.benchmarks.bench_saved_model [--run DIR] [--threads 1] [--batches 1 8 32] [--rounds N] [--also DIR ...]
 
-Real sentences of SST-2's dev, from text to label, the contenders interleaved in one process; a round is so many calls of each, on
-the same texts. ONNX Runtime and torch, in float32, get the texts padded to the longest of the call by Hugging Face's tokenizer.
+SST-2's dev sentences, from text to label, the contenders interleaved in one process, ours in float32 and bfloat16. A round
+is so many calls of each, on the same texts. ONNX Runtime and torch, in float32, get texts padded to the longest of the call by
+Hugging Face's tokenizer.
 `serve` is asked by kerasbert.export.client on the same cores, a call after the other. --also: SavedModels exported by another
 version. Without --run: see bench_device. Pin it to as many cores as threads (taskset), which `serve` inherits.
 """
@@ -142,6 +143,7 @@ def main() -> None:
         (work / "onnx").mkdir()
         export_peer(run, work / "onnx")
         contenders = {"onnxruntime float32": theirs(work / "onnx", options.threads), "kerasbert": ours(saved)}
+        contenders["kerasbert bfloat16"] = ours(kb.export(run, work / "rounded", precision="bfloat16"))
         contenders |= {"torch float32": torchs(work / "onnx", options.threads)} | server.enter_context(
             behind_serve(saved)
         )
