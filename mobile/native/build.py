@@ -1,9 +1,10 @@
 """Compile the portable core: `python -m kerasbert.mobile.native.build [--out FILE]`.
 
-With the machine's C compiler, or another one in $CC; a FILE of the suffix .wasm with emscripten's.
+With the machine's C compiler, or another one in $CC; a FILE of the suffix .wasm with Zig's (`pip install ziglang`).
 """
 
 import argparse
+import importlib.util
 import os
 import platform
 import re
@@ -24,8 +25,8 @@ SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
 NAME = {"Darwin": "libkerasbert.dylib", "Windows": "kerasbert.dll"}.get(platform.system(), "libkerasbert.so")
 LIBRARY = FOLDER / NAME
 """Where the runtime looks for it."""
-# a module without JavaScript of emscripten's: it asks for one function, which is told that the memory has grown
-WASM = ("-sSTANDALONE_WASM", "--no-entry", "-sALLOW_MEMORY_GROWTH=1")
+# a module that asks for no function of its host
+WASM = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-s", "-fvisibility=hidden")
 
 
 def sources() -> list[Path]:
@@ -37,6 +38,20 @@ def compiler() -> str | None:
     """$CC, or the first of cc, gcc and clang that is installed; None without."""
     wanted = [os.environ["CC"]] if os.environ.get("CC") else ["cc", "gcc", "clang"]
     return next((found for name in wanted if (found := shutil.which(name))), None)
+
+
+def zig() -> list[str]:
+    """The command of Zig's C compiler, which brings WebAssembly's libc: of the package ziglang, or the machine's.
+
+    Raises:
+        InputError: there is none.
+    """
+    if importlib.util.find_spec("ziglang"):
+        return [sys.executable, "-m", "ziglang", "cc"]
+    found = shutil.which("zig")
+    if found is None:
+        raise InputError("no compiler for WebAssembly: pip install ziglang, which brings one")
+    return [found, "cc"]
 
 
 def exported() -> list[str]:
@@ -57,22 +72,18 @@ def command(
     Raises:
         InputError: no compiler.
     """
-    wasm = Path(out).suffix == ".wasm"
-    cc = shutil.which("emcc") if wasm else compiler()
+    flags = ["-O2", *WARNINGS, "-ffp-contract=off", f"-I{FOLDER}", *extra, "-o", str(out)]
+    flags += [str(path) for path in (*sources(), *files)]
+    if Path(out).suffix == ".wasm":
+        names = [name for name in exported() if not name.startswith("kb_runner")]  # a browser has LiteRT.js
+        return [*zig(), *WASM, *flags, *(f"-Wl,--export={name}" for name in [*names, "malloc", "free"])]
+    cc = compiler()
     if cc is None:
         raise InputError(
-            "no emcc: install emscripten (on Debian: apt-get install emscripten)"
-            if wasm
-            else "no C compiler: cc, gcc or clang, or name one in CC. Without it the pure-Python runtime is used"
+            "no C compiler: cc, gcc or clang, or name one in CC. Without it the pure-Python runtime is used"
         )
     shared = [] if files and program else ["-shared", "-fPIC", "-fvisibility=hidden"]
-    if wasm:
-        names = [name for name in exported() if not name.startswith("kb_runner")]  # a browser has LiteRT.js
-        functions = ",".join(f"_{name}" for name in [*names, "malloc", "free"])
-        shared = [*WASM, f"-sEXPORTED_FUNCTIONS={functions}"]
-    flags = ["-O2", *WARNINGS, *shared, "-ffp-contract=off", f"-I{FOLDER}", *extra]
-    libraries = ["-lm"] if wasm else ["-lm", *LOADER]
-    return [cc, *flags, "-o", str(out), *map(str, sources()), *map(str, files), *libraries]
+    return [cc, *shared, *flags, "-lm", *LOADER]
 
 
 def build(

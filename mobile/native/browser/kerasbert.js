@@ -86,11 +86,10 @@ class Arena {
 export class Core {
   /** The core of a WebAssembly module, or of its bytes. */
   static async open(source) {
-    const imports = { env: { emscripten_notify_memory_growth: () => {} } };
-    const made = await WebAssembly.instantiate(source, imports);
+    const made = await WebAssembly.instantiate(source);
     const core = new Core();
     core.functions = (made.instance ?? made).exports;
-    core.functions._initialize?.();
+    core.functions._initialize();
     const version = core.functions.kb_version();
     if (version !== VERSION) throw new CoreError(`the portable core has version ${version}, expected ${VERSION}`);
     return core;

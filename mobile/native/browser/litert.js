@@ -21,14 +21,22 @@ function bucketsOf({ signatures }) {
 }
 
 export class Runner {
-  /** A .tflite that kerasbert-mobile compress wrote. litert: the module @litertjs/core, loaded; options: of loadAndCompile. */
-  static async open(core, litert, bytes, options = { accelerator: "wasm" }) {
-    const runner = new Runner();
+  /**
+   * A .tflite that kerasbert-mobile compress wrote. litert: the module @litertjs/core, loaded; most: rows that an input may take;
+   * options: of loadAndCompile.
+   */
+  static async open(core, litert, bytes, { rows: most = 1024, ...options } = {}) {
+    if (!(most >= 1 && most <= 1024)) throw new CoreError(`rows is ${most}, expected 1 to 1024`);
     const model = core.model(bytes);
-    if (model.settings.any_length) throw new CoreError("a file of any length, expected one with buckets: compress without --lengths any");
-    const [reads, buckets] = [readsOf(model.settings), bucketsOf(model.settings)];
-    Object.assign(runner, { model, litert, reads, buckets, compiled: await litert.loadAndCompile(bytes, options) });
-    return runner;
+    try {
+      if (model.settings.any_length) throw new CoreError("a file of any length, expected one with buckets: compress without --lengths any");
+      const [reads, buckets] = [readsOf(model.settings), bucketsOf(model.settings)];
+      const compiled = await litert.loadAndCompile(bytes, { accelerator: "wasm", ...options });
+      return Object.assign(new Runner(), { model, litert, reads, buckets, most, compiled });
+    } catch (error) {
+      model.close();
+      throw error;
+    }
   }
 
   /** The array of one input for a row, padded to `length`. */
@@ -62,6 +70,8 @@ export class Runner {
   async answer(input, words = false) {
     const rows = this.model.rows(Array.isArray(input) ? input : [input], words);
     try {
+      if (rows.length > this.most)
+        throw new CoreError(`the input takes ${rows.length} rows of ${this.model.longest} tokens, expected at most ${this.most}: split it`);
       const outputs = [];
       for (let i = 0; i < rows.length; i++) outputs.push(await this.#run(rows.get(i)));
       return rows.answer(outputs);

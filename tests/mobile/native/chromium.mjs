@@ -87,7 +87,7 @@ try {
   const errors = [];
   page.on("pageerror", (error) => errors.push(String(error)));
   const begin = performance.now();
-  await page.goto(pathToFileURL(resolve(process.argv[2])).href);
+  await page.goto(process.argv[2].startsWith("http") ? process.argv[2] : pathToFileURL(resolve(process.argv[2])).href);
   await page.waitForFunction("globalThis.loaded", null, { timeout: 120_000 });
   const result = { loaded: performance.now() - begin, state: await page.textContent("#state"), version: context.browser()?.version() };
   result.answered = [];

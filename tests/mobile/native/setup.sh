@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# What the tests of the marker `native` need, on Debian 12: cross compilers, qemu, emscripten, Chromium, OpenJDK, and from npm
-# LiteRT.js and what drives Chromium. The npm packages go to $KERASBERT_NPM, ~/.cache/kerasbert/npm by default.
+# What the tests of the marker `native` need, on Debian 12: cross compilers, qemu, Chromium, OpenJDK; from pip Zig, which
+# compiles WebAssembly; from npm LiteRT.js, TypeScript and what drives Chromium. The npm packages go to $KERASBERT_NPM,
+# ~/.cache/kerasbert/npm by default.
 #
 #     tests/mobile/native/setup.sh                 # Debian's packages as root
 #     python -m pytest -n 0 -m native -s
 set -euo pipefail
 
 folder=${KERASBERT_NPM:-${XDG_CACHE_HOME:-$HOME/.cache}/kerasbert/npm}
-packages="gcc gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf libc6-dev-arm64-cross libc6-dev-armhf-cross qemu-user emscripten chromium
+packages="gcc gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf libc6-dev-arm64-cross libc6-dev-armhf-cross qemu-user g++ cmake chromium
 fonts-dejavu-core openjdk-17-jdk-headless nodejs npm"
 
 # a tool that is there already, of Debian's or another's, is left as it is
@@ -27,5 +28,6 @@ fi
 
 mkdir -p "$folder"
 # the versions that the tests passed with
-npm install --prefix "$folder" --no-audit --no-fund @litertjs/core@2.5.3 playwright-core@1.65.1
+npm install --prefix "$folder" --no-audit --no-fund @litertjs/core@2.5.3 playwright-core@1.65.1 typescript@5.9.3
+python -m pip install ziglang==0.17.1
 echo "KERASBERT_NPM=$folder"

@@ -74,19 +74,19 @@ def outputs_of(kind, row, labels: int, size: int) -> np.ndarray:
     return np.round(values * 2) / 2 if NUMBERS.random() < 0.3 else values
 
 
-def close(one, other, where="") -> None:
-    """Equal json; floating-point numbers within 1e-6 of theirs."""
+def close(one, other, where="", rel=1e-6, most=1e-9) -> None:
+    """Equal json; floating-point numbers within 1e-6 of theirs, or within `rel` or `most`."""
     assert type(one) is type(other) or isinstance(one, int | float), where
     if isinstance(one, dict):
         assert one.keys() == other.keys(), where
         for name in one:
-            close(one[name], other[name], f"{where}.{name}")
+            close(one[name], other[name], f"{where}.{name}", rel, most)
     elif isinstance(one, list | tuple):
         assert len(one) == len(other), where
         for i, pair in enumerate(zip(one, other)):
-            close(*pair, f"{where}[{i}]")
+            close(*pair, f"{where}[{i}]", rel, most)
     elif isinstance(one, float):
-        assert other == pytest.approx(one, rel=1e-6, abs=1e-9), where
+        assert other == pytest.approx(one, rel=rel, abs=most), where
     else:
         assert one == other, where
 

@@ -5,11 +5,13 @@ import gzip
 import json
 import re
 import shutil
+import sys
 
 import pytest
 
+import kerasbert
 from kerasbert.errors import InputError
-from kerasbert.mobile.native import build, page
+from kerasbert.mobile.native import build, npm, page
 from kerasbert.mobile.runtime import native
 from tests.mobile.native.test_answers import made
 from tests.mobile.native.tokenizers import SMALL, files
@@ -68,13 +70,45 @@ def test_bad_input_is_one_line(litert, tmp_path, monkeypatch, capsys):
     with pytest.raises(InputError, match="index.js is not there, expected LiteRT.js: npm install --prefix"):
         page.page(tmp_path / "none", b"core")
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(InputError, match="no emcc: install emscripten"):
+    monkeypatch.setitem(sys.modules, "ziglang", None)
+    with pytest.raises(InputError, match="no compiler for WebAssembly: pip install ziglang"):
         build.build(tmp_path / "x.wasm")
     arguments = ["page", "--litert", str(litert), "--out", str(tmp_path / "x.html")]
-    for more, said in (([], "no emcc"), (["--model", str(tmp_path / "none")], "none: No such file or directory")):
+    for more, said in (
+        ([], "no compiler for WebAssembly"),
+        (["--model", str(tmp_path / "none")], "none: No such file or directory"),
+    ):
         monkeypatch.setattr("sys.argv", arguments + more)
         assert page.main() == 2
         assert said in capsys.readouterr().err
+
+
+def test_the_npm_package(tmp_path, monkeypatch, capsys):
+    """One version; every file that it imports is in it; an existing folder is not overwritten."""
+    monkeypatch.setattr(build, "build", lambda path: path.write_bytes(b"\0asm"))
+    monkeypatch.setattr("sys.argv", ["npm", "--out", str(tmp_path / "package")])
+    assert npm.main() == 0
+    assert f"npm install {tmp_path / 'package'} @litertjs/core" in capsys.readouterr().out
+    settings = json.loads((tmp_path / "package" / "package.json").read_text())
+    assert settings["version"] == kerasbert.__version__
+    names = {path.name for path in (tmp_path / "package").iterdir() if not path.name.startswith(".")}
+    assert names == {*npm.SCRIPTS, "kerasbert.wasm", "package.json"}
+    told = [settings["imports"]["#platform"], *settings["exports"].values()]
+    addresses = [each for one in told for each in (one.values() if isinstance(one, dict) else (one,))]
+    for name in npm.SCRIPTS:
+        text = (tmp_path / "package" / name).read_text()
+        addresses += re.findall(r'(?:from|new URL\()\s*"(\./[^"]*)"', text)
+        others = set(re.findall(r'^import .* from "([^."][^"]*)"', text, re.MULTILINE))
+        assert {each for each in others if not each.startswith("node:")} <= {"#platform", *settings["peerDependencies"]}
+    assert {address.removeprefix("./") for address in addresses} <= names
+    exported = set(
+        re.findall(r"^export (?:async )?(?:class|function) (\w+)", (page.FOLDER / "index.js").read_text(), re.MULTILINE)
+    )
+    typed = set(re.findall(r"^export (?:class|function) (\w+)", (page.FOLDER / "index.d.ts").read_text(), re.MULTILINE))
+    assert typed - exported == {"CoreError"}  # of kerasbert.js, given on
+    assert exported <= typed
+    assert npm.main() == 2
+    assert "exists" in capsys.readouterr().err
 
 
 def test_every_function_of_the_header_is_exported(monkeypatch):
@@ -84,6 +118,6 @@ def test_every_function_of_the_header_is_exported(monkeypatch):
     assert {"kb_runner_open", "kb_runner_answer", "kb_runner_cancel"} < runner
     monkeypatch.setattr(shutil, "which", lambda name: name)
     command = " ".join(build.command("x.wasm"))
-    assert "_kb_answer," in command
+    assert "--export=kb_answer " in command
     assert "kb_runner" not in command
-    assert "-sEXPORTED_FUNCTIONS" not in " ".join(build.command("x.so"))
+    assert "--export" not in " ".join(build.command("x.so"))

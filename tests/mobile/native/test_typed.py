@@ -1,20 +1,27 @@
 """Typed answers in other languages == what the Python runtime answers; each language cuts the texts of spans out itself."""
 
+import functools
+import http.server
 import json
+import shutil
 import subprocess
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+import kerasbert
 from kerasbert.mobile.native import build
+from kerasbert.mobile.native.npm import write
 from kerasbert.mobile.runtime import load
 from tests.mobile.native.networks import TASKS, network
 from tests.mobile.native.runners import litert
 from tests.mobile.native.script import word
 from tests.mobile.native.test_answers import close
 from tests.mobile.native.test_runner import asked
-from tests.mobile.native.tools import jvm, needed
+from tests.mobile.native.tools import compiler, in_chromium, jvm, needed, npm
 from tests.support import ROOT
 
 pytestmark = pytest.mark.native
@@ -29,6 +36,7 @@ CLASSES = {
     "tags": "Tagger",
     "tokens": "MaskFiller",
 }
+WASM = {"rel": 1e-4, "most": 1e-5}  # it sums in another order than the machine's own code, without a fused multiply-add
 
 
 class Asked(NamedTuple):
@@ -103,16 +111,20 @@ def plain(answer: Any) -> Any:
     return bytes.fromhex(answer).decode() if isinstance(answer, str) else answer
 
 
-def follow(command: list, file: Asked) -> None:
-    """Give a driver the lines of a file; what it prints must be the answers."""
-    line = [*command, CLASSES[file.kind], file.path, litert()]
-    done = subprocess.run(line, input="\n".join(file.lines) + "\n", capture_output=True, encoding="utf-8", timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    said = done.stdout.splitlines()
+def same(said: list[str], file: Asked, **tolerance: float) -> None:
+    """What a driver printed must be the answers. tolerance: of `close`."""
     assert len(said) == len(file.answers), said[-1:]
     for number, (line, wanted) in enumerate(zip(said, file.answers)):
         assert not line.startswith("error"), line
-        close(wanted, plain(json.loads(line)), f"{file.task} {number}")
+        close(wanted, plain(json.loads(line)), f"{file.task} {number}", **tolerance)
+
+
+def follow(command: list, file: Asked, **tolerance: float) -> None:
+    """Give a driver the lines of a file."""
+    line = [*command, CLASSES[file.kind], file.path, litert()]
+    done = subprocess.run(line, input="\n".join(file.lines) + "\n", capture_output=True, encoding="utf-8", timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    same(done.stdout.splitlines(), file, **tolerance)
 
 
 def told(command: list, name: str, path: Path, lines: str = "") -> str:
@@ -126,12 +138,12 @@ def told(command: list, name: str, path: Path, lines: str = "") -> str:
 @pytest.fixture(scope="module")
 def cpp(tmp_path_factory) -> list:
     """The driver in C++ under the sanitizers."""
-    (compiler,) = needed("g++")
+    (gcc,) = needed("g++")
     folder = tmp_path_factory.mktemp("cpp")
     library = build.build(folder / build.NAME, build.SANITIZERS)
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic", *build.SANITIZERS, f"-I{build.FOLDER}"]
     source = [HERE / "typed.cpp", library, f"-Wl,-rpath,{folder}"]
-    subprocess.run([compiler, *flags, "-o", folder / "typed", *source], check=True)
+    subprocess.run([gcc, *flags, "-o", folder / "typed", *source], check=True)
     return ["env", "ASAN_OPTIONS=detect_leaks=0", folder / "typed"]  # LiteRT keeps what it made once
 
 
@@ -147,7 +159,7 @@ def test_what_cpp_is_told(cpp, file, tmp_path):
 
 def test_the_cpp_header_without_exceptions(tmp_path):
     """And with a compiler's strictest warnings."""
-    (compiler,) = needed("g++")
+    (gcc,) = needed("g++")
     use = '#include "kerasbert.hpp"\nint main() { return kerasbert::Tagger::open("none").value().kind() == "tags"; }'
     (tmp_path / "x.cpp").write_text(use)
     flags = [
@@ -161,7 +173,7 @@ def test_the_cpp_header_without_exceptions(tmp_path):
         f"-I{build.FOLDER}",
     ]
     for more in (["-fno-exceptions", "-fno-rtti"], []):
-        subprocess.run([compiler, *flags, *more, "-c", "-o", tmp_path / "x.o", tmp_path / "x.cpp"], check=True)
+        subprocess.run([gcc, *flags, *more, "-c", "-o", tmp_path / "x.o", tmp_path / "x.cpp"], check=True)
 
 
 @pytest.fixture(scope="module")
@@ -182,3 +194,69 @@ def test_what_the_jvm_is_told(java, file, tmp_path):
         assert told(java, "Tagger", file.path, "cancel\n") == "cancelled true: the answer was cancelled\n"
     if file.kind == "choice":
         assert "error an input has 1 choices, expected at least two" in told(java, "Chooser", file.path, "0 61 62\n")
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory) -> list:
+    """The driver under Node, in a project of its own into which the package was installed."""
+    command, manager = needed("node", "npm")
+    compiler()
+    folder = tmp_path_factory.mktemp("node")
+    write(folder / "package")
+    subprocess.run([manager, "pack", "--silent", "--pack-destination", folder, folder / "package"], check=True)
+    (packed,) = folder.glob("kerasbert-*.tgz")
+    assert packed.name == f"kerasbert-{kerasbert.__version__}.tgz"
+    print(f"\nnpm package of {packed.stat().st_size / 1e3:.0f} kB")
+    install = [manager, "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder / "app", packed]
+    subprocess.run(
+        [*install, *(npm() / "node_modules" / "@litertjs" / name for name in ("core", "wasm-utils"))], check=True
+    )
+    shutil.copy(HERE / "typed.mjs", folder / "app")
+    return [command, folder / "app" / "typed.mjs"]
+
+
+def test_in_node(node, file):
+    follow(node, file, **WASM)
+
+
+def test_what_node_is_told(node, file, tmp_path):
+    assert "no such file" in told(node, "Classifier", tmp_path / "none.tflite")
+    other = "Tagger" if file.kind != "tags" else "Embedder"
+    assert f"error the file answers with {file.kind}, expected" in told(node, other, file.path)
+
+
+@pytest.fixture(scope="module")
+def served(node) -> Iterator[tuple[Path, str]]:
+    """The project of `node` behind a server -> its folder and address."""
+    folder = Path(node[1]).parent
+    for name in ("typed.html", "typed.mjs"):
+        shutil.copy(HERE / name, folder)
+    handler = functools.partial(Silent, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield folder, f"http://127.0.0.1:{server.server_port}/typed.html"
+        server.shutdown()
+
+
+class Silent(http.server.SimpleHTTPRequestHandler):
+    """Of the project's files."""
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_in_chromium(served, file):
+    """The package as npm installs it, in a page without a bundler."""
+    folder, address = served
+    shutil.copy(file.path, folder / "model.tflite")
+    (folder / "job.json").write_text(json.dumps({"name": CLASSES[file.kind], "lines": file.lines}))
+    same(json.loads(in_chromium(address)["state"]), file, **WASM)
+
+
+def test_the_types(node):
+    """An app in TypeScript compiles with the types of the installed package; no other may be called."""
+    folder, tsc = Path(node[1]).parent, npm() / "node_modules" / "typescript" / "bin" / "tsc"
+    shutil.copy(HERE / "typed.mts", folder)
+    flags = ["--noEmit", "--strict", "--target", "es2022", "--module", "nodenext", "--skipLibCheck", "false"]
+    done = subprocess.run([node[0], tsc, *flags, folder / "typed.mts"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

@@ -1,12 +1,15 @@
 """What the tests of the marker `native` need beside a C compiler; `setup.sh` installs it."""
 
+import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kerasbert.errors import InputError
 from kerasbert.mobile.native import build
 
 
@@ -18,11 +21,19 @@ def needed(*names: str) -> list[str]:
     return [str(shutil.which(name)) for name in names]
 
 
+def compiler() -> None:
+    """The test is skipped where nothing compiles WebAssembly."""
+    try:
+        build.zig()
+    except InputError as error:
+        pytest.skip(str(error))
+
+
 def npm() -> Path:
     """The folder of npm's packages; the test is skipped where there is none."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(os.environ.get("KERASBERT_NPM") or cache / "kerasbert" / "npm")
-    for name in ("@litertjs/core", "playwright-core"):
+    for name in ("@litertjs/core", "playwright-core", "typescript"):
         if not (folder / "node_modules" / name).is_dir():
             pytest.skip(f"needs the npm package {name}: tests/mobile/native/setup.sh")
     return folder
@@ -39,3 +50,15 @@ def jvm(folder: Path, driver: str) -> list:
     files = [*(build.FOLDER / "java").rglob("*.java"), Path(__file__).parent / f"{driver}.java"]
     subprocess.run([compiler, "-Xlint:all", "-Werror", "--release", "11", "-d", folder, *files], check=True)
     return ["java", "-Xcheck:jni", f"-Djava.library.path={folder}", "-cp", folder, driver]
+
+
+def in_chromium(path: Path | str, **jobs: Any) -> dict:
+    """What chromium.mjs says of its jobs in a page: a file or an address."""
+    node, chromium = needed("node", "chromium")
+    command = [node, Path(__file__).parent / "chromium.mjs", path]
+    environment = {**os.environ, "KERASBERT_NPM": str(npm()), "CHROMIUM": chromium}
+    done = subprocess.run(command, input=json.dumps(jobs), capture_output=True, text=True, env=environment, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout)
+    assert result["errors"] == []
+    return result

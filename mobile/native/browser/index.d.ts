@@ -1,0 +1,103 @@
+/** Text to typed answers in a browser and in Node. Offsets count as strings do: `text.slice(start, end)` is the answer. */
+
+/** A file: its bytes, or its address; in Node a path too. */
+export type File = string | URL | ArrayBuffer | Uint8Array;
+
+export interface Options {
+  /** What runs the network; "wasm", the processor, by default. The others are LiteRT.js's. */
+  accelerator?: "wasm" | "webgpu" | "webnn";
+  /** Of LiteRT.js's `loadAndCompile`. */
+  gpuOptions?: object;
+  webNNOptions?: object;
+  /** The most rows of the model's length that an input may take: 1 to 1,024, which is the default. */
+  rows?: number;
+}
+
+/** A label, a choice, or a token for a mask. */
+export interface Label {
+  name: string;
+  score: number;
+  /** Of a token its id; else its place. */
+  id: number;
+  /** Whether it is the answer: the best, or of several labels one above its threshold. */
+  chosen: boolean;
+}
+
+/** A part of a text: a word, an entity, an answer. */
+export interface Span {
+  text: string;
+  /** Of tags; else empty. */
+  label: string;
+  score: number;
+  start: number;
+  end: number;
+}
+
+/** Whether a text was longer than the model reads. */
+export interface Truncated {
+  truncated: boolean;
+}
+
+/** What a call that failed says. `unsupported`: only the Python runtime knows this file, tokenizer or answer. */
+export class CoreError extends Error {
+  unsupported: boolean;
+}
+
+/**
+ * Loads the core and LiteRT.js, once; `open` does it too.
+ *
+ * @param options.litert the address of LiteRT.js's folder `wasm`: a bundler needs it, since it moves this file
+ */
+export function load(options?: { litert?: string | URL }): Promise<unknown>;
+
+/** Text, or a pair of texts, to labels. */
+export class Classifier {
+  static open(file: File, options?: Options): Promise<Classifier>;
+  answer(text: string, second?: string): Promise<{ label: string; score: number; labels: Label[] } & Truncated>;
+  close(): void;
+}
+
+/** Text, or its words, to a label of every word, and entities. Offsets of words are those of the words joined by blanks. */
+export class Tagger {
+  static open(file: File, options?: Options): Promise<Tagger>;
+  answer(text: string | string[]): Promise<{ words: Span[]; entities: Span[] }>;
+  close(): void;
+}
+
+/** A question and a text of any length to the part of the text that answers it; empty where none does. */
+export class QuestionAnswerer {
+  static open(file: File, options?: Options): Promise<QuestionAnswerer>;
+  answer(question: string, context: string): Promise<Span & { alternatives: Span[] } & Truncated>;
+  close(): void;
+}
+
+/** Text, or a pair of texts, to a vector. */
+export class Embedder {
+  static open(file: File, options?: Options): Promise<Embedder>;
+  answer(text: string, second?: string): Promise<{ values: Float32Array } & Truncated>;
+  close(): void;
+}
+
+/** Cosine of the angle between two vectors of one model; 0 where one is 0. */
+export function cosine(one: ArrayLike<number>, other: ArrayLike<number>): number;
+
+/** Text, or a pair of texts, to a number. */
+export class Regressor {
+  static open(file: File, options?: Options): Promise<Regressor>;
+  answer(text: string, second?: string): Promise<{ value: number } & Truncated>;
+  close(): void;
+}
+
+/** A text and at least two choices to the one that fits best. */
+export class Chooser {
+  static open(file: File, options?: Options): Promise<Chooser>;
+  answer(text: string, choices: string[]): Promise<{ index: number; score: number; choices: Label[] } & Truncated>;
+  close(): void;
+}
+
+/** A text with [MASK] in it to the tokens that may stand there, best first; `text` has the best ones in it. */
+export class MaskFiller {
+  static open(file: File, options?: Options): Promise<MaskFiller>;
+  answer(text: string): Promise<{ text: string; tokens: Label[][] } & Truncated>;
+  close(): void;
+}

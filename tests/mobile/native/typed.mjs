@@ -1,0 +1,67 @@
+// typed.cpp in JavaScript, where the npm package is installed: under Node typed.mjs CLASS FILE LIBRARY (which it has no use for);
+// a page calls `follow`.
+import * as kerasbert from "kerasbert";
+
+const { cosine } = kerasbert;
+const text = (word) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(new Uint8Array((word.match(/[0-9a-f]{2}/g) ?? []).map((pair) => parseInt(pair, 16))));
+const hex = (text) => Array.from(new TextEncoder().encode(text), (byte) => byte.toString(16).padStart(2, "0")).join("");
+const label = ({ name, score, id, chosen }) => [hex(name), score, id, chosen];
+
+// spans whose offsets are those of their text
+const inside = (source) => ({ text, label, score, start, end }) => {
+  if (source.slice(start, end) !== text) throw new Error("offsets of another text");
+  return [hex(text), hex(label), score, start, end];
+};
+
+const shown = {
+  async Classifier(runner, [text]) {
+    const found = await runner.answer(text);
+    return [hex(found.label), found.score, found.labels.map(label), found.truncated];
+  },
+  async Tagger(runner, texts, words) {
+    const found = await runner.answer(words ? texts : texts[0]);
+    const show = inside(texts.join(" "));
+    return [found.words.map(show), found.entities.map(show), false];
+  },
+  async QuestionAnswerer(runner, [question, context]) {
+    const { alternatives, truncated, ...best } = await runner.answer(question, context);
+    return [inside(context)(best), alternatives.map(inside(context)), truncated];
+  },
+  async Embedder(runner, [text]) {
+    const { values, truncated } = await runner.answer(text);
+    return [Array.from(values), cosine(values, values), truncated];
+  },
+  async Regressor(runner, [text]) {
+    const { value, truncated } = await runner.answer(text);
+    return [value, truncated];
+  },
+  async Chooser(runner, [text, ...choices]) {
+    const found = await runner.answer(text, choices);
+    return [found.index, found.score, found.choices.map(label), found.truncated];
+  },
+  async MaskFiller(runner, [text]) {
+    const found = await runner.answer(text);
+    return [hex(found.text), found.tokens.map((mask) => mask.map(label)), found.truncated];
+  },
+};
+
+export async function follow(name, file, lines) {
+  try {
+    const runner = await kerasbert[name].open(file);
+    const answers = [];
+    for (const line of lines) {
+      const [words, ...texts] = line.split(" ");
+      answers.push(JSON.stringify(await shown[name](runner, texts.map(text), words === "1")));
+    }
+    runner.close();
+    return answers;
+  } catch (error) {
+    return [`error ${error.message}`];
+  }
+}
+
+if (globalThis.process) {
+  const { readFileSync } = await import("node:fs");
+  const [name, file] = process.argv.slice(2);
+  console.log((await follow(name, file, readFileSync(0, "latin1").split("\n").filter(Boolean))).join("\n"));
+}

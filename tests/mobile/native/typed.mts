@@ -1,0 +1,19 @@
+// What index.d.ts promises, as an app in TypeScript uses it (test_typed.py compiles it and does not run it).
+import { Chooser, Classifier, CoreError, cosine, Embedder, load, MaskFiller, QuestionAnswerer, Regressor, Tagger } from "kerasbert";
+import type { Label, Options, Span } from "kerasbert";
+
+const options: Options = { accelerator: "webgpu", rows: 64 };
+await load({ litert: "/wasm/" });
+const classifier = await Classifier.open(new Uint8Array(1), options);
+const { label, score, labels, truncated }: { label: string; score: number; labels: Label[]; truncated: boolean } = await classifier.answer("a", "b");
+const { words, entities }: { words: Span[]; entities: Span[] } = await (await Tagger.open("x.tflite")).answer(["a", "b"]);
+const best: Span = await (await QuestionAnswerer.open(new URL("https://x"))).answer("who", "text");
+const vector: Float32Array = (await (await Embedder.open(new ArrayBuffer(1))).answer("a")).values;
+const value: number = (await (await Regressor.open("x")).answer("a")).value + cosine(vector, vector);
+const index: number = (await (await Chooser.open("x")).answer("a", ["b", "c"])).index;
+const token: string = (await (await MaskFiller.open("x")).answer("[MASK]")).tokens[0][0].name;
+const unsupported = (error: unknown) => error instanceof CoreError && error.unsupported;
+classifier.close();
+// @ts-expect-error no such option
+await Classifier.open("x", { threads: 2 });
+export { label, score, labels, truncated, words, entities, best, value, index, token, unsupported };
