@@ -32,7 +32,7 @@ def tree() -> set[str]:
     found = {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert").rglob("*.py")}
     found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in (ROOT / "mobile").rglob("*.py")}
     native = ROOT / "mobile" / "native"
-    for pattern in ("*.[ch]", "*.hpp", "browser/*", "java/*.c", "java/org/kerasbert/*.java"):
+    for pattern in ("*.[ch]", "*.hpp", "CMakeLists.txt", "browser/*", "java/*.c", "java/org/kerasbert/*.java"):
         found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in native.glob(pattern)}
     found |= {"kerasbert/shipped.json", "kerasbert/py.typed", "kerasbert/mobile/py.typed"}
     found |= {f"kerasbert/guides/{path.name}" for path in (ROOT / "kerasbert/guides").iterdir()}

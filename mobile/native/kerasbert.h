@@ -26,6 +26,9 @@ extern "C" {
 #define KB_API
 #endif
 
+/* kerasbert's version, of which this header is a part. */
+#define KB_RELEASE "0.1.0"
+
 /* Grows with every change of this header that a caller must follow. */
 #define KB_VERSION 2
 

@@ -222,6 +222,7 @@ def test_every_c_file_is_in_the_package():
         ".c",
         ".h",
         ".hpp",
+        ".txt",
         ".py",
         ".md",
         ".so",

@@ -1,0 +1,95 @@
+"""The core as a package of CMake: a project that finds it, built from nothing; one version everywhere."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import kerasbert
+from kerasbert.mobile.native import build
+from kerasbert.mobile.runtime import load
+from tests.mobile.native.networks import network
+from tests.mobile.native.runners import litert
+from tests.mobile.native.script import word
+from tests.mobile.native.test_answers import close
+from tests.mobile.native.test_typed import form, plain
+from tests.mobile.native.tools import jvm, needed
+from tests.support import ROOT
+
+HERE = ROOT / "tests/mobile/native"
+
+
+def test_the_release_is_that_of_the_package():
+    """CMake and, by it, an installed library have the version of the header; npm's is written by Python."""
+    header = (build.FOLDER / "kerasbert.h").read_text()
+    assert re.findall(r'#define KB_RELEASE "(.*)"', header) == [kerasbert.__version__]
+
+
+def built(folder: Path, source: Path, *options: str) -> Path:
+    """Configure and build a project -> its folder."""
+    (cmake,) = needed("cmake")
+    for command in ([cmake, "-S", source, "-B", folder, *options], [cmake, "--build", folder]):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        assert "warning" not in (done.stdout + done.stderr).lower()
+    return folder
+
+
+def installed(folder: Path, *options: str) -> Path:
+    """Build the library and install it -> where to."""
+    prefix = folder / "prefix"
+    (cmake,) = needed("cmake")
+    subprocess.run(
+        [cmake, "--install", built(folder / "library", build.FOLDER, *options), "--prefix", prefix], check=True
+    )
+    return prefix
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("shared", ["ON", "OFF"])
+def test_a_project_that_finds_it(shared, tmp_path):
+    """Installed, found by its version, compiled and linked by another project, which answers as Python does."""
+    needed("g++")
+    prefix = installed(tmp_path, f"-DBUILD_SHARED_LIBS={shared}")
+    assert {path.name for path in (prefix / "include").iterdir()} == {"kerasbert.h", "kerasbert.hpp"}
+    options = [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DWANTED={kerasbert.__version__}"]
+    program = built(tmp_path / "consumer", HERE / "consumer", *options) / "consumer"
+    path, text = network("ner", tmp_path), "the happy cat 😀 sees a dog"
+    line = [program, "Tagger", path, litert()]
+    done = subprocess.run(line, input=f"0 {word(text)}\n", capture_output=True, text=True, check=True)
+    with load(path, cache=False) as python:
+        close(form("tags", python([text])[0].to_json(), [text]), plain(json.loads(done.stdout)))
+    size = sum(file.stat().st_size for file in (prefix / "lib").glob("libkerasbert.*") if not file.is_symlink())
+    print(f"\nlibrary of {size / 1e3:.0f} kB, program of {program.stat().st_size / 1e3:.0f} kB")
+
+
+@pytest.mark.native
+def test_another_version_is_not_found(tmp_path):
+    (cmake,) = needed("cmake")
+    prefix = installed(tmp_path)
+    command = [
+        cmake,
+        "-S",
+        HERE / "consumer",
+        "-B",
+        tmp_path / "consumer",
+        f"-DCMAKE_PREFIX_PATH={prefix}",
+        "-DWANTED=9.0",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert f"version: {kerasbert.__version__}" in done.stderr
+
+
+@pytest.mark.native
+def test_with_jni(tmp_path, monkeypatch):
+    """The library that CMake builds for the JVM."""
+    command = jvm(tmp_path, "Driver")
+    monkeypatch.setenv("JAVA_HOME", str(Path(needed("javac")[0]).resolve().parents[1]))
+    prefix = installed(tmp_path / "cmake", "-DBUILD_SHARED_LIBS=ON", "-DKERASBERT_JNI=ON")
+    (tmp_path / build.NAME).unlink()
+    command = [*command[:2], f"-Djava.library.path={prefix / 'lib'}", *command[3:]]
+    done = subprocess.run(command, input="model 00\n", capture_output=True, text=True, check=True)
+    assert "carries no readable bundle" in done.stdout
