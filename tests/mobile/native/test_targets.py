@@ -7,7 +7,7 @@ import pytest
 from kerasbert.mobile.native import build
 from tests.mobile.native import script
 from tests.mobile.native.tokenizers import SMALL
-from tests.mobile.native.tools import jvm, needed
+from tests.mobile.native.tools import compiler, jvm, needed
 from tests.support import ROOT
 from tests.text.kinds import small_bpe
 
@@ -37,6 +37,32 @@ def test_cross_compiled_and_under_qemu(target, tmp_path, monkeypatch):
     print(f"\n{target}: library of {library.stat().st_size / 1e3:.0f} kB")
     program = build.build(tmp_path / "driver", ["-D_POSIX_C_SOURCE=200809L"], [HERE / "driver.c"])
     follow([qemu, "-L", f"/usr/{name}", program], list(script.parts(1_000, 20)))
+
+
+@pytest.mark.parametrize(
+    "target", ["x86_64-windows-gnu", "aarch64-macos", "x86_64-macos", "aarch64-linux-gnu", "arm-linux-gnueabihf"]
+)
+def test_compiled_by_zig(target, tmp_path):
+    """Without a warning, as a shared library of a few hundred kB; what is not this machine's is not run."""
+    compiler()
+    flags = [
+        "-target",
+        target,
+        "-O2",
+        *build.WARNINGS,
+        "-ffp-contract=off",
+        "-fvisibility=hidden",
+        "-shared",
+        "-fPIC",
+        "-s",
+    ]
+    libraries = [] if "windows" in target else ["-lm", "-ldl"]
+    library = tmp_path / "library"
+    line = [*build.zig(), *flags, f"-I{build.FOLDER}", "-o", library, *build.sources(), *libraries]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert library.stat().st_size <= 350_000
+    print(f"\n{target}: library of {library.stat().st_size / 1e3:.0f} kB")
 
 
 @pytest.fixture(scope="module")
