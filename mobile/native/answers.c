@@ -88,6 +88,15 @@ kb_packed *kb_row_add(kb_rows *rows, const int32_t *a, size_t a_count, const int
   return rows->ids.failed || rows->segments.failed ? NULL : row;
 }
 
+kb_status kb_row_of(kb_rows *rows, const int32_t *ids, size_t count, int truncated, kb_message *message) {
+  kb_packed *row = new_row(rows);
+  size_t i;
+  if (row == NULL) return kb_no_memory(message);
+  row->length = count, row->truncated = truncated;
+  for (i = 0; i < count; i++) kb_push_int(&rows->ids, ids[i]), kb_push_int(&rows->segments, 0);
+  return rows->ids.failed || rows->segments.failed ? kb_no_memory(message) : KB_OK;
+}
+
 kb_status kb_row_pack(kb_rows *rows, kb_text first, const kb_text *second, kb_message *message) {
   const kb_tokens *made = &rows->work->view;
   kb_status status = kb_pack(rows->model->tokenizer, first, second, rows->model->longest, &rows->work->view, message);
@@ -266,21 +275,29 @@ const kb_kind kb_kinds[] = {
     {"span", 0, 1, kb_span_rows, kb_span_answer},
     {"tags", 1, 1, kb_tags_rows, kb_tags_answer},
     {"tokens", 0, 0, kb_mask_rows, kb_mask_answer},
+#if !defined(__wasm__) /* there is no runner that takes its steps */
+    {"generation", 0, 0, kb_prompt_rows, kb_prompt_answer},
+#endif
     {NULL, 0, 0, NULL, NULL},
 };
 
 /* ---- calls ---- */
 
-KB_API kb_status kb_rows_make(const kb_model *model, const kb_text *texts, size_t count, int32_t words, kb_rows **rows, kb_message *message) {
+kb_status kb_rows_new(const kb_model *model, kb_rows **rows, kb_message *message) {
   kb_rows *made = calloc(1, sizeof *made);
-  kb_status status;
+  *rows = made;
+  if (made != NULL) made->model = model, made->work = (kb_work *)kb_tokens_new();
+  if (made != NULL && made->work != NULL) return KB_OK;
+  kb_rows_free(made);
   *rows = NULL;
-  if (made != NULL) made->work = (kb_work *)kb_tokens_new();
-  if (made == NULL || made->work == NULL) {
-    kb_rows_free(made);
-    return kb_no_memory(message);
-  }
-  made->model = model;
+  return kb_no_memory(message);
+}
+
+KB_API kb_status kb_rows_make(const kb_model *model, const kb_text *texts, size_t count, int32_t words, kb_rows **rows, kb_message *message) {
+  kb_rows *made;
+  kb_status status = kb_rows_new(model, &made, message);
+  *rows = NULL;
+  if (status != KB_OK) return status;
   status = model->kind->rows(made, texts, count, words, message);
   if (status == KB_OK && (made->starts.failed || made->ends.failed || made->words.failed || made->tokens.failed || made->masks.failed ||
                           made->ids.failed || made->segments.failed || made->text.failed))

@@ -20,9 +20,10 @@ struct kb_model {
   /* options of the kinds; numbers[i] is OPTIONS[i] of model.c */
   long stride, question, max_answer, n_best, top;
   uint8_t unanswerable, crf;
-  char *prompt; /* of vectors: what is put before each text */
+  char *prompt; /* of vectors: what is put before each text; of a generation prefix and separator */
   size_t prompt_size;
   double null_threshold;
+  struct kb_decoding *generation; /* of a kind that generates: its options, whose texts stand in `prompt`; else NULL */
   double *table; /* of a CRF: [L + 2, L]; of several labels: a threshold each */
   size_t table_count;
 };
@@ -78,10 +79,13 @@ typedef struct kb_kind {
 
 extern const kb_kind kb_kinds[]; /* ended by one without a name */
 
+kb_status kb_rows_new(const kb_model *model, kb_rows **rows, kb_message *message); /* without a row */
 /* A row of ids; NULL where there is no memory. */
 kb_packed *kb_row_add(kb_rows *rows, const int32_t *a, size_t a_count, const int32_t *b, size_t b_count, int pair, size_t *places);
 /* A row as kb_pack makes it. */
 kb_status kb_row_pack(kb_rows *rows, kb_text first, const kb_text *second, kb_message *message);
+/* A row of ids as they are. */
+kb_status kb_row_of(kb_rows *rows, const int32_t *ids, size_t count, int truncated, kb_message *message);
 int kb_is_blank(uint32_t code); /* what Python's str.strip takes away */
 
 kb_status kb_span_rows(kb_rows *rows, const kb_text *texts, size_t count, int words, kb_message *message);
@@ -100,6 +104,10 @@ kb_text kb_tell_codes(kb_rows *rows, const uint32_t *codes, size_t count); /* a 
 void kb_tell_label(kb_rows *rows, kb_text name, double score, int32_t id, int chosen);
 void kb_tell_span(kb_spans *list, const kb_text *label, size_t start, size_t end, double score);
 void kb_tell_value(kb_rows *rows, float value);
+kb_status kb_prompt_rows(kb_rows *rows, const kb_text *texts, size_t count, int words, kb_message *message);
+kb_status kb_prompt_answer(kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_message *message);
+kb_status kb_generation_read(kb_model *m, const kb_json *json, kb_message *message); /* prompt.c: what model.c does of other kinds */
+void kb_generation_close(kb_model *m);
 
 /* Writing json. */
 void kb_put(kb_bytes *json, const char *text);

@@ -20,6 +20,7 @@ KB_API void kb_tokens_free(kb_tokens *tokens) {
   free(w->form_starts.data);
   free(w->form_ends.data);
   free(w->word.data);
+  free(w->text.data);
   free(w->sources.data);
   free(w->parts.data);
   free(w->inner.data);

@@ -263,6 +263,7 @@ typedef struct kb_work {
   kb_codes codes, form, scratch;
   kb_ints form_starts, form_ends;
   kb_bytes word;
+  kb_bytes text; /* of kb_detokenize */
   kb_ints sources;
   kb_parts parts, inner;
   struct kb_slot *slots; /* of BPE's word cache */

@@ -103,6 +103,10 @@ KB_API kb_status kb_tokenize(const kb_tokenizer *tokenizer, kb_text text, kb_tok
 KB_API kb_status kb_pack(const kb_tokenizer *tokenizer, kb_text first, const kb_text *second, size_t length, kb_tokens *tokens,
                          kb_message *message);
 
+/* The text of ids without special tokens, as UTF-8. It lives in `tokens` until their next call. */
+KB_API kb_status kb_detokenize(const kb_tokenizer *tokenizer, const int32_t *ids, size_t count, kb_tokens *tokens, kb_text *text,
+                               kb_message *message);
+
 /* The model of a file that `kerasbert-mobile compress` wrote, or of its bundle alone. The bytes are not needed afterwards. */
 KB_API kb_status kb_model_open(const void *data, size_t size, kb_model **model, kb_message *message);
 KB_API void kb_model_close(kb_model *model);
@@ -250,6 +254,18 @@ KB_API kb_status kb_runner_answer(kb_runner *runner, const kb_text *texts, size_
 
 /* The same answer typed, until the runner's next call; NULL where it failed, or where there is none. */
 KB_API const kb_result *kb_runner_result(const kb_runner *runner);
+
+/* Is told a piece of a text that is generated: whole characters, which live until it returns. Other than 0 ends the text. */
+typedef int32_t (*kb_listener)(void *context, kb_text piece);
+
+/* The text that a file of the kind generation (GPT-2, T5, BART ...) generates, as json, which lives until the runner's next call.
+
+   options: a json object over the file's own options, such as {"beams": 4} or {"temperature": 0.8, "top_k": 40, "seed": 7, "max_tokens":
+   20}, or nothing: those of `kb.predict`, named and checked as there. The same seed gives the same tokens as in Python.
+   told: gets the pieces of the text as its tokens come; joined they are the text. NULL: nobody does. With beams, and several texts, it
+   must be NULL: none is known before the end. Where it ends the text the status is KB_CANCELLED. */
+KB_API kb_status kb_runner_generate(kb_runner *runner, kb_text text, kb_text options, kb_listener told, void *context, kb_text *json,
+                                    kb_message *message);
 
 /* Ends the answer that another thread waits for with KB_CANCELLED, within the network too. Without one nothing happens. */
 KB_API void kb_runner_cancel(kb_runner *runner);

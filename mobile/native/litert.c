@@ -10,7 +10,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #endif
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #if defined(_WIN32)
@@ -19,58 +18,12 @@
 
 #include "litert.h"
 
-#define MOST_PARTS 8   /* inputs or outputs of a signature */
-#define MOST_NAME 256  /* bytes of a name */
-#define MOST_RANK 8    /* LITERT_TENSOR_MAX_RANK */
 #define CANCELLED 100  /* kLiteRtStatusCancelled */
 #define CPU 1          /* kLiteRtHwAcceleratorCpu */
 #define SEVERITY_TAG 25 /* kLiteRtEnvOptionTagMinLoggerSeverity */
 #define SILENT 4       /* kLiteRtLogSeveritySilent */
-#define INT32 2        /* kLiteRtElementTypeInt32 ... */
-#define BOOL 6
-#define FLOAT32 1
 
 /* ---- what is called ---- */
-
-typedef struct layout { unsigned int rank : 7, has_strides : 1; int32_t dimensions[MOST_RANK]; uint32_t strides[MOST_RANK]; } layout;
-typedef struct ranked { int32_t element; layout shape; } ranked; /* LiteRtRankedTensorType */
-typedef struct option { int32_t tag; struct { int32_t type; union { int64_t number; const void *pointer; } value; } any; } option;
-
-typedef struct api {
-  int (*CreateEnvironment)(int, const option *, void **);
-  void (*DestroyEnvironment)(void *);
-  int (*CreateModelFromBuffer)(void *, const void *, size_t, void **);
-  void (*DestroyModel)(void *);
-  int (*CreateOptions)(void **);
-  void (*DestroyOptions)(void *);
-  int (*SetOptionsHardwareAccelerators)(void *, int);
-  int (*AddOpaqueOptions)(void *, void *);
-  int (*CreateOpaqueOptions)(const char *, void *, void (*)(void *), void **);
-  int (*CreateCompiledModel)(void *, void *, void *, void **);
-  void (*DestroyCompiledModel)(void *);
-  int (*SetCompiledModelCancellationFunction)(void *, void *, bool (*)(void *));
-  int (*GetNumModelSignatures)(void *, size_t *);
-  int (*GetModelSignature)(void *, size_t, void **);
-  int (*GetSignatureKey)(void *, const char **);
-  int (*GetNumSignatureInputs)(void *, size_t *);
-  int (*GetSignatureInputName)(void *, size_t, const char **);
-  int (*GetSignatureInputTensorByIndex)(void *, size_t, void **);
-  int (*GetNumSignatureOutputs)(void *, size_t *);
-  int (*GetSignatureOutputName)(void *, size_t, const char **);
-  int (*GetSignatureOutputTensorByIndex)(void *, size_t, void **);
-  int (*GetRankedTensorType)(void *, ranked *);
-  int (*CompiledModelResizeInputTensor)(void *, size_t, size_t, const int *, size_t);
-  int (*GetCompiledModelOutputTensorLayouts)(void *, size_t, size_t, layout *, bool);
-  int (*GetCompiledModelInputBufferRequirements)(void *, size_t, size_t, void **);
-  int (*GetCompiledModelOutputBufferRequirements)(void *, size_t, size_t, void **);
-  int (*CreateManagedTensorBufferFromRequirements)(void *, const ranked *, void *, void **);
-  void (*DestroyTensorBuffer)(void *);
-  int (*GetTensorBufferSize)(void *, size_t *);
-  int (*LockTensorBuffer)(void *, void **, int);
-  int (*UnlockTensorBuffer)(void *);
-  int (*RunCompiledModel)(void *, size_t, size_t, void **, size_t, void **);
-  int (*CreateModelFromFd)(void *, int, size_t, size_t, void **); /* not called: with it LiteRT's models know an environment */
-} api;
 
 /* In the order of `api`. */
 static const char *const names[] = {
@@ -83,23 +36,6 @@ static const char *const names[] = {
     "DestroyTensorBuffer", "GetTensorBufferSize", "LockTensorBuffer", "UnlockTensorBuffer", "RunCompiledModel", "CreateModelFromFd"};
 #define FUNCTIONS (sizeof names / sizeof *names)
 typedef char as_many_names_as_functions[sizeof(api) == FUNCTIONS * sizeof(void (*)(void)) ? 1 : -1];
-
-/* The buffers of the signature that ran last. */
-typedef struct prepared {
-  size_t number, length, inputs, outputs, values; /* number: of the signature; values: floats of the output */
-  size_t place;                                   /* of the output among the outputs */
-  char name[MOST_NAME];                           /* empty: none is prepared */
-  char input_names[MOST_PARTS][MOST_NAME];
-  void *input[MOST_PARTS], *output[MOST_PARTS];
-} prepared;
-
-typedef struct litert {
-  void *library, *environment, *model, *compiled;
-  api call;
-  prepared now;
-  float *values; /* of the last run */
-  size_t room;
-} litert;
 
 /* ---- the library ---- */
 
@@ -155,12 +91,12 @@ static kb_status load(litert *l, const char *name, kb_message *message) {
 
 /* ---- a network ---- */
 
-static kb_status refused(kb_message *message, const char *what, int status) {
+kb_status kb_litert_refused(kb_message *message, const char *what, int status) {
   if (status == CANCELLED) return kb_fail(message, KB_CANCELLED, "the answer was cancelled");
   return kb_fail(message, KB_INTERPRETER, "LiteRT cannot %s the network (its status %d): write the file again", what, status);
 }
 
-static kb_status differs(kb_message *message, const char *signature, const char *what, const char *name) {
+kb_status kb_litert_differs(kb_message *message, const char *signature, const char *what, const char *name) {
   return kb_fail(message, KB_DAMAGED, "the signature %.60s has not the %s %.60s of its bundle: write the file again", signature, what, name);
 }
 
@@ -219,7 +155,7 @@ static void litert_close(void *context) {
 }
 
 /* The signature of that name -> its number and handle. */
-static kb_status signature_of(litert *l, const char *name, size_t *number, void **signature, kb_message *message) {
+kb_status kb_litert_signature(litert *l, const char *name, size_t *number, void **signature, kb_message *message) {
   size_t count = 0;
   const char *key = NULL;
   int status = l->call.GetNumModelSignatures(l->model, &count);
@@ -228,7 +164,7 @@ static kb_status signature_of(litert *l, const char *name, size_t *number, void 
     if (status == 0) status = l->call.GetSignatureKey(*signature, &key);
     if (status == 0 && key != NULL && strcmp(key, name) == 0) return KB_OK;
   }
-  if (status != 0) return refused(message, "read", status);
+  if (status != 0) return kb_litert_refused(message, "read", status);
   return kb_fail(message, KB_DAMAGED, "the file has no signature %.60s, which its bundle names: write the file again", name);
 }
 
@@ -242,20 +178,20 @@ static kb_status input_buffer(litert *l, void *signature, size_t i, const char *
   int dims[2], status = l->call.GetSignatureInputName(signature, i, &own);
   if (status == 0) status = l->call.GetSignatureInputTensorByIndex(signature, i, &tensor);
   if (status == 0) status = l->call.GetRankedTensorType(tensor, &type);
-  if (status != 0) return refused(message, "read", status);
+  if (status != 0) return kb_litert_refused(message, "read", status);
   while (k < count && strcmp(inputs[k].name, own) != 0) k++;
-  if (k == count || strlen(own) >= MOST_NAME) return differs(message, name, "input", own);
+  if (k == count || strlen(own) >= MOST_NAME) return kb_litert_differs(message, name, "input", own);
   snprintf(p->input_names[i], MOST_NAME, "%s", own);
   dims[0] = 1, dims[1] = (int)inputs[k].count;
-  if (type.shape.rank != 2 || type.element != (inputs[k].is_bool ? BOOL : INT32)) return differs(message, name, "input", own);
+  if (type.shape.rank != 2 || type.element != (inputs[k].is_bool ? BOOL : INT32)) return kb_litert_differs(message, name, "input", own);
   for (axis = 0; axis < 2; axis++)
-    if (type.shape.dimensions[axis] >= 0 && type.shape.dimensions[axis] != dims[axis]) return differs(message, name, "input", own);
+    if (type.shape.dimensions[axis] >= 0 && type.shape.dimensions[axis] != dims[axis]) return kb_litert_differs(message, name, "input", own);
   if (type.shape.dimensions[0] < 0 || type.shape.dimensions[1] < 0)
     status = l->call.CompiledModelResizeInputTensor(l->compiled, p->number, i, dims, 2);
   for (axis = 0; axis < 2; axis++) type.shape.dimensions[axis] = dims[axis];
   if (status == 0) status = l->call.GetCompiledModelInputBufferRequirements(l->compiled, p->number, i, &requirements);
   if (status == 0) status = l->call.CreateManagedTensorBufferFromRequirements(l->environment, &type, requirements, &p->input[i]);
-  return status == 0 ? KB_OK : refused(message, "run", status);
+  return status == 0 ? KB_OK : kb_litert_refused(message, "run", status);
 }
 
 /* Buffers for the outputs, of which `output` is read: float32 of any shape. */
@@ -273,34 +209,34 @@ static kb_status output_buffers(litert *l, void *signature, const char *name, co
     if (status == 0) status = l->call.GetRankedTensorType(tensor, &type);
     if (status != 0) break;
     type.shape = shapes[i];
-    if (type.shape.rank > MOST_RANK) return differs(message, name, "output", own);
+    if (type.shape.rank > MOST_RANK) return kb_litert_differs(message, name, "output", own);
     if (strcmp(own, output) == 0) {
       there = 1, p->place = i, p->values = 1;
       for (axis = 0; axis < type.shape.rank; axis++) {
         size_t size = type.shape.dimensions[axis] > 0 ? (size_t)type.shape.dimensions[axis] : 0;
-        if (size == 0 || p->values > KB_MOST_VALUES / size) return differs(message, name, "output", own);
+        if (size == 0 || p->values > KB_MOST_VALUES / size) return kb_litert_differs(message, name, "output", own);
         p->values *= size;
       }
-      if (type.element != FLOAT32) return differs(message, name, "output", own);
+      if (type.element != FLOAT32) return kb_litert_differs(message, name, "output", own);
     }
     status = l->call.GetCompiledModelOutputBufferRequirements(l->compiled, p->number, i, &requirements);
     if (status == 0) status = l->call.CreateManagedTensorBufferFromRequirements(l->environment, &type, requirements, &p->output[i]);
   }
-  if (status != 0) return refused(message, "run", status);
-  return there ? KB_OK : differs(message, name, "output", output);
+  if (status != 0) return kb_litert_refused(message, "run", status);
+  return there ? KB_OK : kb_litert_differs(message, name, "output", output);
 }
 
 static kb_status prepare(litert *l, const char *name, const kb_input *inputs, size_t count, const char *output, kb_message *message) {
   prepared *p = &l->now;
   void *signature = NULL;
   size_t i, number = 0;
-  kb_status status = strlen(name) < MOST_NAME ? signature_of(l, name, &number, &signature, message) : differs(message, name, "name", name);
+  kb_status status = strlen(name) < MOST_NAME ? kb_litert_signature(l, name, &number, &signature, message) : kb_litert_differs(message, name, "name", name);
   if (status != KB_OK) return status;
   forget(l);
   p->number = number;
   if (l->call.GetNumSignatureInputs(signature, &p->inputs) != 0 || l->call.GetNumSignatureOutputs(signature, &p->outputs) != 0 ||
       p->inputs != count || p->outputs < 1 || p->outputs > MOST_PARTS || count > MOST_PARTS)
-    return differs(message, name, "inputs and outputs", "");
+    return kb_litert_differs(message, name, "inputs and outputs", "");
   for (i = 0; i < count && status == KB_OK; i++) status = input_buffer(l, signature, i, name, inputs, count, message);
   if (status == KB_OK) status = output_buffers(l, signature, name, output, message);
   if (status == KB_OK) snprintf(p->name, MOST_NAME, "%s", name), p->length = inputs[0].count;
@@ -309,7 +245,7 @@ static kb_status prepare(litert *l, const char *name, const kb_input *inputs, si
 }
 
 /* Copies numbers into a buffer, or out of one. */
-static int copy(litert *l, void *buffer, void *data, size_t bytes, int write) {
+int kb_litert_copy(litert *l, void *buffer, void *data, size_t bytes, int write) {
   size_t size = 0;
   void *memory = NULL;
   int status = l->call.GetTensorBufferSize(buffer, &size);
@@ -333,12 +269,12 @@ static kb_status litert_run(void *context, const char *signature, const kb_input
   for (i = 0; i < count && status == KB_OK && done == 0; i++)
     for (k = 0; k < count; k++)
       if (strcmp(p->input_names[i], inputs[k].name) == 0)
-        done = copy(l, p->input[i], (void *)(uintptr_t)inputs[k].data, inputs[k].count * (inputs[k].is_bool ? 1 : 4), 1);
+        done = kb_litert_copy(l, p->input[i], (void *)(uintptr_t)inputs[k].data, inputs[k].count * (inputs[k].is_bool ? 1 : 4), 1);
   if (status != KB_OK) return status;
   if (!kb_reserve((void **)&l->values, &l->room, p->values, sizeof *l->values)) return kb_no_memory(message);
   if (done == 0) done = l->call.RunCompiledModel(l->compiled, p->number, p->inputs, p->input, p->outputs, p->output);
-  if (done == 0) done = copy(l, p->output[p->place], l->values, p->values * sizeof *l->values, 0);
-  if (done != 0) return refused(message, "run", done);
+  if (done == 0) done = kb_litert_copy(l, p->output[p->place], l->values, p->values * sizeof *l->values, 0);
+  if (done != 0) return kb_litert_refused(message, "run", done);
   *values = l->values, *size = p->values;
   return KB_OK;
 }
@@ -362,7 +298,7 @@ kb_status kb_litert_open(kb_text data, const char *library, int32_t threads, con
       if (done != 0 && pack) done = compile(l, threads, 0);
     }
     if (done == 0) done = l->call.SetCompiledModelCancellationFunction(l->compiled, (void *)(uintptr_t)cancelled, stops);
-    if (done != 0) status = refused(message, "open", done);
+    if (done != 0) status = kb_litert_refused(message, "open", done);
   }
   if (status != KB_OK) {
     litert_close(l);

@@ -228,9 +228,13 @@ KB_API kb_status kb_model_open(const void *data, size_t size, kb_model **model, 
   else if (node == 0 || !kb_json_integer(&json, node, &format, 3, 3)) status = kb_fail(message, KB_UNSUPPORTED, "a bundle of another format than 3");
   if (status == KB_OK) m->front = front, status = find_kind(m, &json, message);
   if (status == KB_OK) status = read_labels(m, &json, message);
-  if (status == KB_OK) status = read_lengths(m, &json, message);
+  if (status == KB_OK && strcmp(m->kind->name, "generation") == 0) {
+    status = kb_generation_read(m, &json, message);
+  } else {
+    if (status == KB_OK) status = read_lengths(m, &json, message);
+    if (status == KB_OK) status = read_options(m, &json, message);
+  }
   if (status == KB_OK) status = read_inputs(m, &json, message);
-  if (status == KB_OK) status = read_options(m, &json, message);
   if (status == KB_OK) status = kb_tokenizer_open(files, count, &m->tokenizer, message);
   if (status == KB_OK) {
     char *copy = malloc(settings->content.size + 1);
@@ -251,6 +255,7 @@ KB_API void kb_model_close(kb_model *m) {
   free((void *)m->settings.data);
   free(m->table);
   free(m->prompt);
+  kb_generation_close(m);
   free(m);
 }
 

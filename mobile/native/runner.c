@@ -2,39 +2,14 @@
 #if !defined(__wasm__)
 #include <stdlib.h>
 
-#include "answers.h"
 #include "litert.h"
+#include "runner.h"
 
 #define MOST_THREADS 256
 #define MOST_SIGNATURES 4096
-#define MOST_INPUTS 8
 
-typedef struct signature { const char *name; size_t length; } signature;
-
-typedef struct reads { const char *name; int what, is_bool; int32_t pad; } reads; /* what: a place in `filled` */
 static const char *const filled[] = {"token_ids", "segment_ids", "padding_mask", "positions"};
 enum { TOKENS, SEGMENTS, MASK, POSITIONS, FILLED };
-
-struct kb_runner {
-  const kb_model *model;
-  kb_model *own;  /* of kb_runner_open */
-  kb_text mapped; /* likewise */
-  kb_network network;
-  int32_t busy, cancelled; /* shared by threads */
-  size_t most_rows;
-  kb_bytes names; /* of signatures, inputs and the output, each ended by a zero */
-  signature *signatures; /* by length */
-  size_t signature_count;
-  int any_length;
-  reads inputs[MOST_INPUTS];
-  size_t input_count;
-  const char *output;
-  kb_rows *rows; /* of the last answer */
-  int32_t *numbers; /* of the inputs of a row */
-  size_t numbers_room;
-  float *values; /* of the rows */
-  size_t values_room;
-};
 
 /* ---- what the bundle says ---- */
 
@@ -42,8 +17,7 @@ static kb_status damaged(kb_message *message, const char *what) {
   return kb_fail(message, KB_DAMAGED, "the bundle has %s: write the file again", what);
 }
 
-/* A string of an object, copied; NULL: there is none, or it does not end where it says. */
-static const char *copied(kb_runner *r, const kb_json *json, uint32_t node) {
+const char *kb_runner_string(kb_runner *r, const kb_json *json, uint32_t node) {
   size_t at = r->names.count;
   kb_text text;
   if (node == 0 || json->nodes[node].type != KB_STRING) return NULL;
@@ -54,8 +28,8 @@ static const char *copied(kb_runner *r, const kb_json *json, uint32_t node) {
   return (const char *)r->names.data + at;
 }
 
-static int by_length(const void *a, const void *b) {
-  size_t one = ((const signature *)a)->length, other = ((const signature *)b)->length;
+int kb_by_length(const void *a, const void *b) {
+  size_t one = ((const kb_signature *)a)->length, other = ((const kb_signature *)b)->length;
   return one < other ? -1 : one > other;
 }
 
@@ -70,16 +44,16 @@ static kb_status read_signatures(kb_runner *r, const kb_json *json, kb_message *
     uint32_t outputs = kb_json_get(json, at, "outputs");
     const char *output;
     long length = 0;
-    r->signatures[i].name = copied(r, json, kb_json_get(json, at, "name"));
+    r->signatures[i].name = kb_runner_string(r, json, kb_json_get(json, at, "name"));
     kb_json_integer(json, kb_json_get(json, kb_json_get(json, at, "lengths"), "S"), &length, 1, KB_MOST_LENGTH);
     r->signatures[i].length = (size_t)length;
     if (r->signatures[i].name == NULL || outputs == 0 || json->nodes[outputs].type != KB_OBJECT) return damaged(message, "a signature without a name or outputs");
     if (json->nodes[outputs].count != 1) return kb_fail(message, KB_UNSUPPORTED, "a file with signatures of several outputs");
-    output = copied(r, json, outputs + 2);
+    output = kb_runner_string(r, json, outputs + 2);
     if (output == NULL || (r->output != NULL && strcmp(r->output, output) != 0)) return damaged(message, "signatures with different outputs");
     r->output = output;
   }
-  qsort(r->signatures, count, sizeof *r->signatures, by_length);
+  qsort(r->signatures, count, sizeof *r->signatures, kb_by_length);
   for (i = 1; i < count; i++)
     if (r->signatures[i].length == r->signatures[i - 1].length) return damaged(message, "two signatures of one length");
   r->signature_count = count, r->any_length = any && json->nodes[any].type == KB_TRUE;
@@ -89,15 +63,15 @@ static kb_status read_signatures(kb_runner *r, const kb_json *json, kb_message *
 static kb_status read_inputs(kb_runner *r, const kb_json *json, kb_message *message) {
   uint32_t list = kb_json_get(json, 0, "inputs"), at = list + 1;
   size_t count = json->nodes[list].count, i, k;
-  if (count < 1 || count > MOST_INPUTS) return damaged(message, "no inputs, or too many");
+  if (count < 1 || count > KB_MOST_INPUTS) return damaged(message, "no inputs, or too many");
   for (i = 0; i < count; i++, at = json->nodes[at].next) {
-    reads *input = r->inputs + i;
+    kb_reads *input = r->inputs + i;
     uint32_t name = kb_json_get(json, at, "name"), dtype = kb_json_get(json, at, "dtype"), pad = kb_json_get(json, at, "pad");
     long number = 0;
     if (name == 0 || json->nodes[name].type != KB_STRING) return damaged(message, "an input without a name");
     while (input->what < FILLED && !kb_is(json->nodes[name].text, filled[input->what])) input->what++;
     if (input->what == FILLED) return kb_fail(message, KB_UNSUPPORTED, "a file with the input '%s'", kb_show(json->nodes[name].text).text);
-    input->name = copied(r, json, kb_json_get(json, at, "signature"));
+    input->name = kb_runner_string(r, json, kb_json_get(json, at, "signature"));
     input->is_bool = dtype && kb_is(json->nodes[dtype].text, "bool");
     if (input->name == NULL || (dtype && !input->is_bool && !kb_is(json->nodes[dtype].text, "int32"))) return damaged(message, "an input of no name or type");
     if (pad && !kb_json_integer(json, pad, &number, input->is_bool ? 0 : INT32_MIN, input->is_bool ? 1 : INT32_MAX)) return damaged(message, "an input of a pad that is none");
@@ -115,7 +89,7 @@ static kb_status read_settings(kb_runner *r, kb_message *message) {
   if (status != KB_OK) return status;
   /* names are pointed to, so that their room must not grow */
   if (!kb_reserve((void **)&r->names.data, &r->names.room, 2 * r->model->settings.size + 16, 1)) status = kb_no_memory(message);
-  if (status == KB_OK) status = read_signatures(r, &json, message);
+  if (status == KB_OK) status = r->model->generation ? kb_writer_open(r, &json, message) : read_signatures(r, &json, message);
   if (status == KB_OK) status = read_inputs(r, &json, message);
   kb_json_close(&json);
   return status;
@@ -183,6 +157,7 @@ KB_API kb_status kb_runner_open_bytes(const void *data, size_t size, const kb_ru
   front.data = data, front.size = model->front;
   status = kb_litert_open(front, options ? options->library : NULL, options && options->threads ? options->threads : 1, &(*runner)->cancelled,
                           &(*runner)->network, message);
+  if (status == KB_OK && (*runner)->writer != NULL) status = kb_writer_over((*runner)->writer, &(*runner)->network, message);
   if (status != KB_OK) {
     kb_runner_close(*runner);
     *runner = NULL;
@@ -202,6 +177,7 @@ KB_API kb_status kb_runner_open(const char *path, const kb_runner_options *optio
 
 KB_API void kb_runner_close(kb_runner *r) {
   if (r == NULL) return;
+  kb_writer_close(r->writer);
   if (r->network.close != NULL) r->network.close(r->network.context);
   kb_rows_free(r->rows);
   kb_model_close(r->own);
@@ -219,7 +195,7 @@ KB_API void kb_runner_cancel(kb_runner *runner) { kb_exchange(&runner->cancelled
 /* ---- answering ---- */
 
 /* The numbers of an input for a row, padded to `length` -> `input`; `place`: memory for them, `length` numbers. */
-static void fill(const reads *from, const kb_row *row, size_t length, int32_t *place, kb_input *input) {
+static void fill(const kb_reads *from, const kb_row *row, size_t length, int32_t *place, kb_input *input) {
   size_t i, count = from->what == POSITIONS ? 1 : length;
   for (i = 0; i < count; i++)
     place[i] = from->what == POSITIONS ? row->position
@@ -231,22 +207,30 @@ static void fill(const reads *from, const kb_row *row, size_t length, int32_t *p
   input->name = from->name, input->data = place, input->count = count, input->is_bool = from->is_bool;
 }
 
+int kb_runner_fill(kb_runner *r, const kb_row *row, size_t length, kb_input *inputs) {
+  size_t i;
+  if (!kb_reserve((void **)&r->numbers, &r->numbers_room, r->input_count * length, sizeof *r->numbers)) return 0;
+  for (i = 0; i < r->input_count; i++) fill(r->inputs + i, row, length, r->numbers + i * length, inputs + i);
+  return 1;
+}
+
+kb_status kb_runner_cancelled(kb_message *message) { return kb_fail(message, KB_CANCELLED, "the answer was cancelled"); }
+
 /* Runs a row and puts its numbers behind those of the rows before: at values[*used], of which there are *size. */
 static kb_status run(kb_runner *r, size_t number, size_t *used, size_t *size, kb_message *message) {
   kb_row row = kb_rows_row(r->rows, number);
-  kb_input inputs[MOST_INPUTS];
-  const signature *s = r->signatures;
+  kb_input inputs[KB_MOST_INPUTS];
+  const kb_signature *s = r->signatures;
   const float *values = NULL;
-  size_t length, i;
+  size_t length;
   kb_status status;
   while (s->length < row.length) s++; /* a row is not longer than the longest */
   length = r->any_length ? row.length : s->length;
-  if (!kb_reserve((void **)&r->numbers, &r->numbers_room, r->input_count * length, sizeof *r->numbers)) return kb_no_memory(message);
-  for (i = 0; i < r->input_count; i++) fill(r->inputs + i, &row, length, r->numbers + i * length, inputs + i);
-  if (kb_load(&r->cancelled)) return kb_fail(message, KB_CANCELLED, "the answer was cancelled");
+  if (!kb_runner_fill(r, &row, length, inputs)) return kb_no_memory(message);
+  if (kb_load(&r->cancelled)) return kb_runner_cancelled(message);
   status = r->network.run(r->network.context, s->name, inputs, r->input_count, r->output, &values, size, message);
   if (status != KB_OK) /* LiteRT tells a stop in other ways than its own too */
-    return kb_load(&r->cancelled) ? kb_fail(message, KB_CANCELLED, "the answer was cancelled") : status;
+    return kb_load(&r->cancelled) ? kb_runner_cancelled(message) : status;
   if (r->model->kind->per_token) {
     if (*size % length != 0) return kb_fail(message, KB_DAMAGED, "the network gives %lu numbers of %lu tokens: write the file again", (unsigned long)*size, (unsigned long)length);
     *size = *size / length * row.length; /* without the padding */
@@ -282,7 +266,12 @@ KB_API const kb_result *kb_runner_result(const kb_runner *runner) { return kb_ro
 
 KB_API kb_status kb_runner_answer(kb_runner *r, const kb_text *texts, size_t count, int32_t words, kb_text *json, kb_message *message) {
   kb_status status;
+  kb_text none = {NULL, 0};
   json->data = NULL, json->size = 0;
+  if (r->writer != NULL) {
+    if (count != 1) return kb_fail(message, KB_ARGUMENT, "received %lu texts, expected 1", (unsigned long)count);
+    return kb_runner_generate(r, texts[0], none, NULL, NULL, json, message);
+  }
   if (kb_exchange(&r->busy, 1)) return kb_fail(message, KB_ARGUMENT, "the runner answers another thread: open one for each, or take turns");
   kb_exchange(&r->cancelled, 0);
   status = answer(r, texts, count, words, json, message);

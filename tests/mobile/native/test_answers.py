@@ -156,7 +156,7 @@ def test_what_is_refused():
         NativeModel(bytes(data))
     for change, error, text in (
         ({"format": 9}, Unsupported, "a bundle of another format than 3"),
-        ({"kind": "generation"}, Unsupported, "a file that answers with 'generation'"),
+        ({"kind": "song"}, Unsupported, "a file that answers with 'song'"),
         ({"kind": "regression"}, InputError, "3 labels of a regression"),
         ({"plugin": {"file": "x", "sha256": "0"}}, Unsupported, "a plug-in brings"),
     ):

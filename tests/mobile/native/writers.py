@@ -1,0 +1,50 @@
+"""kb_runner_generate through ctypes, and files that generate."""
+
+import ctypes
+import json
+from collections.abc import Callable
+from typing import Any
+
+from kerasbert.mobile.runtime import native
+from tests.mobile.native.runners import Failed, Runner
+
+_P = ctypes.c_void_p
+TOLD = ctypes.CFUNCTYPE(ctypes.c_int32, _P, native._Json)
+
+
+class Writer(Runner):
+    """kb_runner of a file that generates."""
+
+    def generate(self, text: str, told: Callable[[bytes], int] | None = None, **options: Any) -> dict[str, Any]:
+        """The answer's json.
+
+        Args:
+            told: gets each piece; what it gives other than 0 ends the text.
+        """
+        answer, message, given = native._Json(), native._Message(), json.dumps(options) if options else ""
+        call = TOLD(lambda _, piece: told(ctypes.string_at(piece.data, piece.size))) if told else TOLD()
+        function = self.library.kb_runner_generate
+        function.argtypes = [_P, native._Text, native._Text, TOLD, _P, _P, _P]
+        texts = native._text(text), native._text(given)
+        status = function(self.handle, *texts, call, None, ctypes.byref(answer), ctypes.byref(message))
+        if status:
+            raise Failed(status, message)
+        return json.loads(ctypes.string_at(answer.data, answer.size))
+
+    def stream(self, text: str, **options: Any) -> tuple[list[bytes], dict[str, Any]]:
+        """The pieces of a text, and its answer."""
+        pieces: list[bytes] = []
+        answer = self.generate(text, lambda piece: pieces.append(piece) or 0, **options)
+        return pieces, answer
+
+
+def detokenized(files: dict[str, bytes], ids: list[int]) -> str:
+    """kb_detokenize."""
+    fast, library = native.NativeTokenizer(files), native._needed()
+    array, text, message = (ctypes.c_int32 * len(ids))(*ids), native._Json(), native._Message()
+    function = library.kb_detokenize
+    function.argtypes = [_P, _P, ctypes.c_size_t, _P, _P, _P]
+    status = function(fast._handle, array, len(ids), fast._tokens, ctypes.byref(text), ctypes.byref(message))
+    if status:
+        raise Failed(status, message)
+    return ctypes.string_at(text.data, text.size).decode()
