@@ -75,7 +75,7 @@ def command(
     flags = ["-O2", *WARNINGS, "-ffp-contract=off", f"-I{FOLDER}", *extra, "-o", str(out)]
     flags += [str(path) for path in (*sources(), *files)]
     if Path(out).suffix == ".wasm":
-        names = [name for name in exported() if not name.startswith("kb_runner")]  # a browser has LiteRT.js
+        names = [name for name in exported() if not name.startswith(("kb_runner", "kb_index_open_file"))]
         return [*zig(), *WASM, *flags, *(f"-Wl,--export={name}" for name in [*names, "malloc", "free"])]
     cc = compiler()
     if cc is None:
