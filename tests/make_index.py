@@ -45,7 +45,7 @@ ARXIV = {
     },
     **{"macbert": "2004.13922"},
     **{"mt5": "2010.11934", "umt5": "2304.09151"},
-    **{"funnel": "2006.03236"},
+    **{"funnel": "2006.03236", "mbart": "2001.08210", "pegasus": "1912.08777"},
     **{"t5-encoder": "1910.10683", "mt5-encoder": "2010.11934", "umt5-encoder": "2304.09151"},
     **dict.fromkeys(("bert2bert", "roberta2roberta", "bert-generation"), "1907.12461"),
     **{"deberta": "2006.03654", "deberta-v2": "2006.03654", "deberta-v3": "2111.09543"},

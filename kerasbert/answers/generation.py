@@ -81,8 +81,8 @@ class GenerationKind(Kind):
             says it.
         decoder: str, what fine-tuning makes of an encoder: "alone", a model that writes at [MASK]s, or one of BEGINNINGS, an
             encoder-decoder.
-        start: str, the special token that the decoder starts with, of `text.base.PARTS`; "" of one stack, which reads source
-            and target as one row. The family says it.
+        start: str, the special token that the decoder starts with, of `text.base.PARTS` or a piece, such as a language
+            ("ro_RO" of mBART); "" of one stack, which reads source and target as one row. The family says it.
         smoothing: float, of the labels in training (Szegedy et al., 2016; 0.1 in Vaswani et al., 2017, section 5.4).
         beams, temperature and all others of `decoding.Decoding`, whose `max_new_tokens` is target_length.
     """
@@ -163,11 +163,23 @@ class GenerationKind(Kind):
         row = inputs.row(token_ids, segment_ids, truncated, About(tokenizer))
         if target is None:
             return row
-        ids, most = tokenizer.pack(target)[0], self.target_length
+        ids, most = self._written(tokenizer, target), self.target_length
         cut = len(ids) > most
-        ids = tokenizer.pack(target, length=most)[0] if cut else ids
+        ids = self._written(tokenizer, target, most) if cut else ids
         values = {**row.values, WRITTEN.name: [self.start_of(tokenizer), *ids[:-1]]}
         return dataclasses.replace(row, values=values, about=About(tokenizer, ids, cut=cut))
+
+    def _written(self, tokenizer: "Tokenizer", target: str, length: int | None = None) -> list[int]:
+        """What the decoder learns to write of a target: it with what stands around a text, a forced first token in its place.
+
+        A decoder that starts with a piece of its own, as with a language, writes the text and the end token alone.
+        """
+        if not hasattr(tokenizer, f"{self.options['start']}_id"):
+            ids = tokenizer.encode(target)
+            return [*(ids if length is None else ids[: length - 1]), tokenizer.sep_id]
+        ids = list(tokenizer.pack(target, length=length)[0])
+        first = self.options["forced_bos_token_id"]
+        return ids if first is None or tokenizer.single[0].text else [first, *ids[1:]]
 
     def _joined(self, tokenizer: "Tokenizer", source: str, target: str | None, length: int) -> Row:
         """The row of a decoder alone: source, separator, target, end."""
@@ -221,8 +233,19 @@ class GenerationKind(Kind):
         return inputs.row(token_ids, [0] * len(token_ids), truncated, about)
 
     def start_of(self, tokenizer: "Tokenizer") -> int:
-        """The id that the decoder starts with."""
-        return getattr(tokenizer, f"{self.options['start']}_id")
+        """The id that the decoder starts with.
+
+        Raises:
+            InputError: the tokenizer has no such token.
+        """
+        start = self.options["start"]
+        found = getattr(tokenizer, f"{start}_id", None)
+        found = tokenizer._ids.get(start) if found is None else found
+        if found is None:
+            raise InputError(
+                f"start is {start!r}, which the tokenizer has not: expected pad, cls, sep or a piece of it, such as a language"
+            )
+        return found
 
     def prompt(self, row: Row, number: int) -> Row:
         """The row of a source without its target.

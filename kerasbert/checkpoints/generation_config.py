@@ -145,12 +145,23 @@ def _options(
         )
     start = view.get("decoder_start_token_id")
     if two and first and start is not None and start != getattr(tokenizer, f"{first}_id"):
-        part = next((part for part in PARTS if getattr(tokenizer, f"{part}_id") == start), None)
-        if part is None:
-            told.append(f"{where}: decoder_start_token_id {start} is no special token of the tokenizer, not used")
-        options |= {} if part is None else {"start": part}
+        options["start"] = _part_or_piece(start, tokenizer, where)
     _neutral(view, _NEUTRAL)
     return options
+
+
+def _part_or_piece(number: Any, tokenizer: Tokenizer, where: str) -> str:
+    """What a decoder starts with, by its id: a part of the tokenizer, or a piece, as mBART's languages are.
+
+    Raises:
+        InputError: the tokenizer has no such id: every text would begin otherwise.
+    """
+    if type(number) is not int or not 0 <= number < tokenizer.size:
+        raise InputError(
+            f"{where}: decoder_start_token_id is {number!r:.40}, expected an id of the tokenizer's {tokenizer.size}"
+        )
+    part = next((part for part in PARTS if getattr(tokenizer, f"{part}_id") == number), None)
+    return part or tokenizer.vocabulary[number]
 
 
 def _neutral(view: JsonView, values: Mapping[str, Any]) -> None:
@@ -231,5 +242,5 @@ def written(options: Mapping[str, Any], config: Mapping[str, Any], tokenizer: To
     if tokenizer is not None:
         content |= {"eos_token_id": tokenizer.sep_id, "pad_token_id": tokenizer.pad_id}
         if options.get("start"):
-            content["decoder_start_token_id"] = getattr(tokenizer, f"{options['start']}_id")
+            content["decoder_start_token_id"] = answers.find("generation").configured(options).start_of(tokenizer)
     return content

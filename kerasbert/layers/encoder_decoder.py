@@ -1,6 +1,7 @@
 """Two stacks and one table of tokens: the encoder-decoders."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 
 import keras
@@ -41,6 +42,18 @@ class Decoder:
 
 
 @dataclasses.dataclass(frozen=True)
+class ScaledEmbeddings(specs.Embeddings):
+    """Embeddings of two stacks.
+
+    Args:
+        scaled: bool, whether tokens' vectors are multiplied by sqrt(hidden) before positions are added (Vaswani et al., 2017,
+            section 3.4).
+    """
+
+    scaled: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
 class EncoderDecoderSpec(specs.Spec):
     """A Spec of two stacks; what both have in common is said once."""
 
@@ -60,6 +73,13 @@ class EncoderDecoderSpec(specs.Spec):
     def of_decoder(self) -> specs.Spec:
         """The Spec whose blocks are the decoder's."""
         return self.derive({"blocks.layers": self.decoder.layers or self.blocks.layers})
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaledSpec(EncoderDecoderSpec):
+    """A Spec of two stacks whose tokens' vectors may be scaled."""
+
+    embeddings: ScaledEmbeddings = ScaledEmbeddings()
 
 
 class Stack(keras.layers.Layer):
@@ -181,8 +201,10 @@ class EncoderDecoder(SpecModel):
         self.decoder_stack.build()
 
     def embed(self, token_ids: Tensor) -> Tensor:
-        """Vectors of tokens: [B, S] -> [B, S, H]."""
-        return self.tokens(token_ids)
+        """Vectors of tokens, times sqrt(H) where the Spec says `embeddings.scaled`: [B, S] -> [B, S, H]."""
+        x = self.tokens(token_ids)
+        scaled = specs.maybe(self.spec, "embeddings.scaled", False)
+        return x * ops.cast(math.sqrt(self.spec.hidden), x.dtype) if scaled else x
 
     def encode(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
         """What the encoder gives of the source: as `Stack.call`."""

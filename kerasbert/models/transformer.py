@@ -31,7 +31,6 @@ SentencePiece models over one vocab.json, which is not read here: import with `-
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -46,22 +45,11 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.block import Block, PreNormBlock
 from kerasbert.layers.decoder_block import DecoderBlock, PreNormDecoderBlock
-from kerasbert.layers.encoder_decoder import SOURCE_AND_TARGET, EncoderDecoder, EncoderDecoderSpec
+from kerasbert.layers.encoder_decoder import SOURCE_AND_TARGET, EncoderDecoder, ScaledEmbeddings, ScaledSpec
 from kerasbert.layers.heads import tied_logits
 from kerasbert.models.bart import HF as BART_HF
 from kerasbert.registry import Family, register
 from kerasbert.spec import Blocks, FeedForward
-
-
-@dataclasses.dataclass(frozen=True)
-class Embeddings(specs.Embeddings):
-    """Embeddings of two stacks.
-
-    Args:
-        scaled: bool, whether tokens' vectors are multiplied by sqrt(hidden) before positions are added (section 3.4).
-    """
-
-    scaled: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,11 +75,10 @@ class Output:
 
 
 @dataclasses.dataclass(frozen=True)
-class Spec(EncoderDecoderSpec):
+class Spec(ScaledSpec):
     """The Transformer's."""
 
     output: Output = Output()
-    embeddings: Embeddings = Embeddings()
     attention: HeadSizes = HeadSizes()
 
     def validate(self) -> "Spec":
@@ -169,10 +156,6 @@ class Transformer(EncoderDecoder):
             return made
 
         return make
-
-    def embed(self, token_ids: Tensor) -> Tensor:
-        x = super().embed(token_ids)
-        return x * ops.cast(math.sqrt(self.spec.hidden), x.dtype) if self.spec.embeddings.scaled else x
 
 
 def _size(hidden: int, **changes: Any) -> dict[str, Any]:
@@ -252,7 +235,7 @@ TRANSFORMER = register(
             hidden=512,
             epsilon=1e-5,
             initializer=512**-0.5,
-            embeddings=Embeddings(vocabulary=41000, segments=0, kind="sinusoidal"),
+            embeddings=ScaledEmbeddings(vocabulary=41000, segments=0, kind="sinusoidal"),
             attention=HeadSizes(heads=8, dropout=0.0),
             feedforward=FeedForward(width=2048, activation="relu"),
             blocks=Blocks(layers=6),

@@ -33,6 +33,7 @@ LINES = {"Regex": r"\s{2,}|[\n\r\t]"}
 # white space as Rust's char::is_whitespace has it
 WHITE = "\t\n\x0b\x0c\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 STRIP = "normalizer's Strip of other white space than blanks (tokenizer.json)"
+BESIDE = "the pieces of blanks beside special tokens in a text (tokenizer.json)"
 TRAILING = "the piece of a blank at a text's end (tokenizer.json)"
 
 
@@ -85,7 +86,7 @@ def read_unigram(content: Mapping, model: Mapping, vocab: Any, tokens: list, bes
     extra = ordinary(added, specials.values())
     spaced = splitter.scheme != "never"
     if extra:
-        _check_blanks(extra, normalizer, splitter)
+        _check_blanks(extra, normalizer, splitter, beside)
     _check_steps(normalizer, splitter, beside)
     template = template_of(content.get("post_processor"), pieces)
     template = beside.template(template)
@@ -300,8 +301,11 @@ def _check_steps(normalizer: Normalizer, splitter: Splitter, beside: Beside) -> 
         )
 
 
-def _check_blanks(added: list[AddedToken], normalizer: Normalizer, splitter: Splitter) -> None:
-    """Refuse what makes pieces of the blanks beside added tokens: sentencepiece trims the text between them."""
+def _check_blanks(added: list[AddedToken], normalizer: Normalizer, splitter: Splitter, beside: Beside) -> None:
+    """Refuse what makes pieces of the blanks beside added tokens: sentencepiece trims the text between them.
+
+    Of special tokens alone, as the languages of mBART and the masks of Pegasus are, it is told: no text has them.
+    """
     normalized = [token.content for token in added if token.normalized]
     if splitter.scheme != "always":
         raise InputError(
@@ -311,6 +315,9 @@ def _check_blanks(added: list[AddedToken], normalizer: Normalizer, splitter: Spl
     changes = normalizer.collapses or normalizer.trims or normalizer.trims_left
     changes = changes or bool({*normalizer.replaced} - {"``", "''"})
     if (normalized and (not splitter.words or changes)) or not (splitter.words or normalizer.trims):
+        if all(token.special for token in added):
+            beside.told[BESIDE] = "left out, as sentencepiece does"
+            return
         raise InputError(
             f"the added token {(normalized or [added[0].content])[0]!r} (normalized {bool(normalized)}) cannot be matched as "
             "theirs here: their pre_tokenizer has no WhitespaceSplit, so that blanks beside it are pieces. Load and save the "

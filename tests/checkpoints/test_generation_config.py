@@ -38,6 +38,7 @@ def read(folder, content=None, family="bart", config=None):
         ({"do_sample": False, "temperature": 0.7, "top_k": 20, "min_p": 0.1}, ""),
         ({"bad_words_ids": [[0]], "suppress_tokens": [5, 6], "num_return_sequences": 1}, None),
         ({"decoder_start_token_id": TOKENIZER.cls_id, "eos_token_id": [END]}, "start=cls"),
+        ({"decoder_start_token_id": 11}, f"start={TOKENIZER.vocabulary[11]}"),  # as a language of mBART
         ({"decoder_start_token_id": END, "pad_token_id": 7, "bos_token_id": 3, "transformers_version": "5"}, ""),
         (
             {"encoder_no_repeat_ngram_size": 0, "diversity_penalty": 0.0, "num_beam_groups": 1, "guidance_scale": None},
@@ -85,19 +86,18 @@ def test_what_is_not_computed_is_told(tmp_path):
     found, told = read(tmp_path, content)
     assert found["unused"] == ["encoder_no_repeat_ngram_size", "typical_p", "colour", "num_beam_groups"]
     assert "encoder_no_repeat_ngram_size, typical_p, colour, num_beam_groups" in told[0]
-    told = read(tmp_path, {"num_beams": 2, "do_sample": True, "eos_token_id": [END, 9], "decoder_start_token_id": 11})[
-        1
-    ]
-    assert [line.rpartition(": ")[2].split(",")[0][:34] for line in told[:3]] == [
+    told = read(tmp_path, {"num_beams": 2, "do_sample": True, "eos_token_id": [END, 9]})[1]
+    assert [line.rpartition(": ")[2].split(",")[0][:34] for line in told[:2]] == [
         "beams are searched",
         f"eos_token_id is [{END}",
-        "decoder_start_token_id 11 is no sp",
     ]
     told = read(tmp_path, {"max_length": 30, "min_length": 5, "forced_bos_token_id": 5}, "gpt2")[1]
     assert "forced_bos_token_id is not used" in told[0]
     assert "max_length 30 and min_length 5 count the prompt's tokens, not used" in told[1]
     with pytest.raises(InputError, match="generation_config.json: generation's option 'beams' is 'x', expected a int"):
         read(tmp_path, {"num_beams": "x"})
+    with pytest.raises(InputError, match="decoder_start_token_id is 1000, expected an id of the tokenizer's"):
+        read(tmp_path, {"decoder_start_token_id": 1000})
     with pytest.raises(InputError, match="generation_config.json: no_repeat_ngram_size must be a whole number"):
         read(tmp_path, {"no_repeat_ngram_size": -1})
 

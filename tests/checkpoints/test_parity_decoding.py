@@ -1,5 +1,5 @@
-"""What models write against transformers' generate, greedily and by beams, on 50 random prompts: T5, T5 v1.1, BART, GPT-2 and
-two stacks of BERT's kin.
+"""What models write against transformers' generate, greedily and by beams, on 50 random prompts: T5, T5 v1.1, BART, mBART,
+Pegasus, GPT-2 and two stacks of BERT's kin.
 
 Random weights, N(0, 0.2). Two texts may differ where their scores are 1e-4 apart at most: a tie, which rounding decides. There
 may be two of them. The numpy form gives what the graph gives.
@@ -21,11 +21,14 @@ from tests.steps import Steps
 
 PROMPTS, NEW = 50, 12
 ONE = {"pad_token_id": 0, "eos_token_id": None}
+SCALED = {"scale_embedding": True}
 # as many layers in both stacks: transformers' cache counts those of the encoder
 KINDS = {
     "t5": (T5, T5_SIZES[0] | {"num_decoder_layers": 2, "decoder_start_token_id": 0} | ONE),
     "t5-v1.1": (T5, T5_SIZES[2] | {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 3} | ONE),
     "bart": ("BartForConditionalGeneration", bart(**BART_SIZES[0] | {"layers": (2, 2)}) | ONE),
+    "mbart": ("MBartForConditionalGeneration", bart(**BART_SIZES[2] | {"layers": (2, 2)}) | ONE | SCALED),
+    "pegasus": ("PegasusForConditionalGeneration", bart(**BART_SIZES[2] | {"layers": (2, 2)}) | ONE | SCALED),
     "gpt2": ("GPT2LMHeadModel", GPT2_SIZES[2] | ONE),
 }
 BERTS = {"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 29}
@@ -49,7 +52,7 @@ SETTINGS = {
 
 
 PLAIN = ("greedy", "beams")  # the others go the same ways, and farther
-KIN = ("bert2bert", "roberta2roberta", "bert-generation")  # of two stacks, as BART
+KIN = ("bert2bert", "roberta2roberta", "bert-generation", "mbart", "pegasus")  # of two stacks, as BART
 pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "FutureWarning")]
 
 
@@ -59,8 +62,8 @@ def pair(name, folder):
     kind, config = KINDS[name]
     their = make(kind, config, seed=7)
     for weight, value in their.named_parameters():
-        if kind == "EncoderDecoderModel" and weight.endswith("LayerNorm.weight"):
-            value.data += 1.0  # behind every sublayer: with numbers around 0 all texts would be one token
+        if name in KIN and weight.lower().replace("_", "").endswith("norm.weight"):
+            value.data += 1.0  # with numbers around 0 all texts would be one token
         elif weight == "decoder.lm_head.bias" and name == "roberta2roberta":
             value.data[1] = -99.0  # the padding, from which they count positions, is not generated
     their.save_pretrained(folder / name)

@@ -56,6 +56,8 @@ CASES = [
     ("GPT2Model", GPT2_SIZES[0] | {"activation_function": "gelu"}),
     *(("BartForConditionalGeneration", bart(**size)) for size in BART_SIZES),
     ("BartModel", bart(**BART_SIZES[0]) | {"activation_function": "relu"}),
+    ("MBartForConditionalGeneration", bart(**BART_SIZES[0]) | {"scale_embedding": True}),
+    ("PegasusForConditionalGeneration", bart(**BART_SIZES[2]) | {"pad_token_id": 0, "scale_embedding": True}),
 ]
 
 

@@ -30,6 +30,9 @@ BART |= {
 KINDS = {
     "bart": ("BartForConditionalGeneration", BART | IDS | {"decoder_start_token_id": END, "forced_eos_token_id": END}),
     "marian": ("MarianMTModel", BART | IDS | {"decoder_start_token_id": 0, "forced_eos_token_id": None}),
+    # which starts with a language
+    "mbart": ("MBartForConditionalGeneration", BART | IDS | {"decoder_start_token_id": 9, "scale_embedding": True}),
+    "pegasus": ("PegasusForConditionalGeneration", BART | IDS | {"decoder_start_token_id": 0, "scale_embedding": True}),
     "t5": (
         "T5ForConditionalGeneration",
         {
@@ -78,10 +81,13 @@ def folders(tmp_path_factory):
         model = make(kind, config, seed=1 if name == "bart" else 7)
         with torch.no_grad():  # texts that depend on the source
             for weight, value in model.named_parameters():
+                if not value.requires_grad:  # the sines of Pegasus
+                    continue
                 norm = "norm" in weight or "ln_" in weight
                 cross = "encoder_attn" in weight or "EncDecAttention" in weight
-                # T5's scores are not divided: larger ones would reach the masked places, whose constant is bounded
-                scale = 1 if name == "t5" else 3
+                # larger scores would reach the masked places, whose constant is bounded: T5's are not divided, Pegasus' tokens
+                # are scaled and not normalised
+                scale = 1 if name in ("t5", "pegasus") else 3
                 value.copy_(
                     value.sign().abs() if norm and weight.endswith("weight") else value * scale * (1 + 2 * cross)
                 )
@@ -124,6 +130,8 @@ def ours(answers):
 SOME = {
     "bart": ("forced", "beams", "bad words"),
     "marian": ("never", "suppressed"),
+    "mbart": (),
+    "pegasus": (),
     "t5": ("no_repeat", "beams", "suppressed"),
     "gpt2": ("no_repeat", "never", "bad words"),
 }

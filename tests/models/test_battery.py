@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
 
 DEFAULT = ("bert", "electra", "t5")  # a network and a loss, two, two stacks
 # of bert, gpt2, bart and t5, which CI tries
-CHILDREN = set("ernie gpt kbert mass mt5 mt5-encoder transformer".split())
+CHILDREN = set("ernie gpt kbert mass mbart mt5 mt5-encoder pegasus transformer".split())
 BERTS = set("bert2bert roberta2roberta bert-generation".split())  # BERT's, BART's: tests.models.test_bert2bert
 CHILDREN |= BERTS
 # parts that others of the list have

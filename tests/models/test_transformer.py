@@ -181,3 +181,18 @@ def test_mass_counts_and_what_it_starts_with():
     assert (index["mass/middle"], index["mass/base"]) == (count(1024, 4096), count(768, 3072))
     family = registry.family("mass")
     assert (family.kind, family.spec.longest, family.objective) == ("seq2seq", 512, "mass")
+
+
+def test_mbart_and_pegasus_have_the_released_models_parameters():
+    index = {row["name"]: row["parameters"] for row in registry.shipped()["models"]}
+    found = {name: index[name] for name in index if name.startswith(("mbart/", "pegasus/large"))}
+    # 610M in both; section 6.1: 568M
+    assert found == {"mbart/large-cc25": 610_851_840, "mbart/large-50": 610_879_488, "pegasus/large": 568_699_904}
+    for name, layers, width, vocabulary, more in (
+        ("mbart", 24, 1024, 250_027, 2 * 1026 * 1024 + 4 * 2 * 1024),  # positions, two norms more a stack
+        ("pegasus", 32, 1024, 96_103, 2 * 2 * 1024),
+    ):
+        attention, feedforward, norm = 4 * (width**2 + width), 8 * width**2 + 5 * width, 2 * width
+        block, crossed = attention + feedforward + 2 * norm, attention + norm
+        wanted = vocabulary * width + layers * block + layers // 2 * crossed + more
+        assert wanted == next(count for each, count in found.items() if each.startswith(name))

@@ -16,6 +16,7 @@ from kerasbert.tasks.batches import encode_texts, training_batches
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import find_task, read_rows
 from kerasbert.testing import battery
+from kerasbert.text import WordPiece
 from tests import tiny
 
 TINY = {name: value for name, value in tiny.SPEC.items() if name != "embeddings.positions"}
@@ -155,6 +156,29 @@ def test_a_metric_without_its_package_names_the_extra(monkeypatch):
     with pytest.raises(InputError, match=r"bleu needs sacrebleu, which is not installed.*\[generation\]"):
         find_task("translation").how.check_metric(find_task("translation"))
     assert set(text_metrics.measured(["a"], ["a"])) == {"exact_match"}
+
+
+def test_languages_of_targets_by_hand():
+    """What the decoder reads and learns: mBART starts with the language, mBART-50 is forced to write it first."""
+    tokenizer, (source, target) = tiny.tokenizer(), ROWS[0]
+    cls, end, happy = tokenizer.cls_id, tokenizer.sep_id, tokenizer._ids["happy"]
+    written = ids(target)
+
+    def row(length=64, **options):
+        (found,) = kind(target_length=length, **options).rows(tokenizer, (source, target), 32)
+        return found.values["decoder_token_ids"], list(found.about.target), found.about.cut
+
+    assert row(start="sep") == ([end, cls, *written], [cls, *written, end], False)
+    assert row(start="happy") == ([happy, *written], [*written, end], False)
+    assert row(start="happy", length=2) == ([happy, written[0]], [written[0], end], True)
+    assert row(start="sep", forced_bos_token_id=happy) == ([end, happy, *written], [happy, *written, end], False)
+    bare = WordPiece(tokenizer.vocabulary, template=("$A [SEP]", "$A $B [SEP]"))
+    (found,) = kind(start="sep", forced_bos_token_id=happy).rows(bare, (source, target), 32)
+    assert list(found.about.target) == [*written, end]
+    with pytest.raises(
+        InputError, match="start is 'ro_RO', which the tokenizer has not: expected pad, cls, sep or a piece"
+    ):
+        row(start="ro_RO")
 
 
 def test_what_cannot_write_is_refused(tmp_path):

@@ -7,6 +7,8 @@ import pytest
 from kerasbert.text import load_tokenizer
 from kerasbert.text.bpe import ALPHABET
 from kerasbert.text.hf_beside import WITHOUT_EFFECT
+from kerasbert.text.hf_unigram import BESIDE, TRAILING
+from kerasbert.text.sentencepiece import compile_charsmap
 from kerasbert.text.word_bpe import END
 
 pytestmark = pytest.mark.slow
@@ -31,6 +33,7 @@ def unigram(*specials):
 
 
 ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+PEGASUS = ("<pad>", "</s>", "<mask_1>", "<mask_2>", "<unk>")
 BERT = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")
 # class -> its first arguments
 CLASSES = {
@@ -58,6 +61,7 @@ CLASSES = {
         "<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>", "<mask>"
     ),
     "T5Tokenizer": lambda: unigram("<pad>", "</s>", "<unk>"),
+    "MBartTokenizer": lambda: unigram(*ROBERTA) | {"src_lang": "ro_RO", "tgt_lang": "en_XX"},
     "DebertaTokenizer": lambda: byte_level(*BERT),
     "DebertaV2Tokenizer": lambda: unigram(*BERT),
 }
@@ -86,6 +90,21 @@ def test_no_key_of_a_class_is_passed_over(name, tmp_path, capsys):
         assert tokenizer.pack(text)[0] == (backend.encode(text).ids or [tokenizer.pad_id]), text
         found = backend.encode(text, "the film")
         assert tokenizer.pack(text, "the film") == (found.ids, found.type_ids), text
+
+
+@pytest.mark.parametrize("name", ["MBart50Tokenizer", "PegasusTokenizer"])
+def test_special_tokens_beside_which_blanks_are_pieces_are_told(name, tmp_path):
+    """Languages and masks; the pieces of blanks are at a text's end and beside such tokens alone."""
+    transformers = pytest.importorskip("transformers")
+    made, rules = getattr(transformers, name), {"_spm_precompiled_charsmap": compile_charsmap({"\n": " "})}
+    specials = (*ROBERTA, "fr_XX", "en_XX") if name == "MBart50Tokenizer" else PEGASUS
+    theirs = made(**unigram(*specials), **rules, **({"src_lang": "fr_XX"} if specials != PEGASUS else {}))
+    theirs.save_pretrained(tmp_path)
+    ours = load_tokenizer(tmp_path)
+    assert set(ours.not_used) == {BESIDE, TRAILING}
+    for text in ("the film", "The  films the", "a\nfilm", ""):
+        assert ours.pack(text)[0] == theirs(text)["input_ids"], text
+    assert ours.template[0] == ("fr_XX $A </s>" if name == "MBart50Tokenizer" else "$A </s>")
 
 
 def test_each_listed_key_has_a_reason():
