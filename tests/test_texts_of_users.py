@@ -45,6 +45,7 @@ TEXT = {
     "kerasbert/training/runs.py": OURS,
     "mobile/launch_times.py": "the kernel's /proc/self/status",
     "mobile/native/build.py": OURS,
+    "mobile/native/npm.py": OURS,
     "mobile/native/page.py": OURS,
     "mobile/pipeline/ledger.py": OURS,
     "mobile/pipeline/plan.py": OURS,

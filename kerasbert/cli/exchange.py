@@ -114,8 +114,10 @@ def add(command: Declare) -> None:
     text = "hf, tf1 or keras_hub, peft for LoRA alone, allennlp for ELMo, model2vec for averaged vectors"
     add.add_argument("--to", dest="target", default="hf", help=text)
     add.add_argument("--overwrite", action="store_true", help="replace what PATH holds")
+    _add_export(command("export", _export, "a SavedModel that takes text, for TF Serving"))
 
-    add = command("export", _export, "a SavedModel that takes text, for TF Serving")
+
+def _add_export(add: argparse.ArgumentParser) -> None:
     add.add_argument("model", metavar="RUN")
     writes(add.add_argument("out", metavar="DIR", help="for TF Serving NAME/1"), _exported)
     add.add_argument(

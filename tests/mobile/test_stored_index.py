@@ -79,7 +79,10 @@ def test_nearest_takes_the_file_in_the_place_of_texts(file, stored, capsys):
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     given = ["nearest", str(file), "a film", "--among", str(stored), "--no-cache", "--text-column", "x"]
     assert main(given) == 2
-    assert capsys.readouterr() == ("", "error: --text-column would not be used with the other options given: leave it out\n")
+    assert capsys.readouterr() == (
+        "",
+        "error: --text-column would not be used with the other options given: leave it out\n",
+    )
     hits = StoredIndex(load(file, cache=False), stored).nearest("a film", 2)
     assert [(row["id"], row["text"], row["index"]) for row in found] == [(hit.id, hit.text, hit.index) for hit in hits]
 
