@@ -1,4 +1,4 @@
-"""Rows of datasets.Dataset and tf.data.Dataset as those of a dict of columns or a list; neither library is imported here."""
+"""Rows of datasets.Dataset, tf.data.Dataset and tensors of texts as a dict of columns or a list; none is imported here."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,7 +11,8 @@ from kerasbert.errors import InputError
 def plain(data: Any) -> Any:
     """The columns of a datasets.Dataset, the elements of a tf.data.Dataset; anything else as it is.
 
-    Numbers of a ClassLabel become its names. A batched tf.data.Dataset gives the rows of its batches.
+    Numbers of a ClassLabel become its names. A batched tf.data.Dataset gives the rows of its batches, a tensor of texts or an
+    array of bytes its texts.
 
     Raises:
         InputError: a tf.data.Dataset without end.
@@ -22,6 +23,10 @@ def plain(data: Any) -> Any:
         return [row for element in data.as_numpy_iterator() for row in _rows(element)]
     if hasattr(data, "column_names") and hasattr(data, "features"):
         return {name: _named(list(data[name]), (data.features or {}).get(name)) for name in data.column_names}
+    tensor = callable(getattr(data, "numpy", None)) and hasattr(data, "shape")
+    array = data.numpy() if tensor else data
+    if isinstance(array, bytes) or (isinstance(array, np.ndarray) and array.dtype.kind in "SO"):
+        return _value(array)
     return data
 
 
@@ -74,7 +79,7 @@ def _value(value: Any) -> Any:
         try:
             return value.decode()
         except UnicodeDecodeError as error:
-            raise InputError(f"a text of the tf.data.Dataset is not UTF-8: {value[:60]!r}. Decode it first") from error
+            raise InputError(f"a text is not UTF-8: {value[:60]!r}. Decode it first") from error
     if isinstance(value, np.ndarray):
         return _value(value.item()) if value.ndim == 0 else [_value(each) for each in value]
     return value.item() if isinstance(value, np.generic) else value

@@ -58,7 +58,7 @@ def listed(texts: Any, task: Task | None = None, what: str = "texts") -> list[An
     Raises:
         InputError: what holds none.
     """
-    texts = datasets.plain(check_path(texts))
+    texts = check_path(datasets.plain(texts))
     if isinstance(texts, Mapping):
         if not texts or any(
             isinstance(column, str | bytes) or not hasattr(column, "__len__") for column in texts.values()

@@ -55,7 +55,11 @@ class Memory:
     ) -> dict[str, Any]:
         if not isinstance(row, Mapping):
             if not isinstance(row, list | tuple):
-                raise InputError(f"{where(self, i)}: a {type(row).__name__}, expected a dict or ({', '.join(order)})")
+                held = ", ".join(f"{name!r}: [...]" for name in order)
+                raise InputError(
+                    f"{where(self, i)}: a {type(row).__name__}, expected a dict or ({', '.join(order)}). Columns go in as "
+                    f"one dict: {{{held}}}"
+                )
             nested = row and isinstance(row[0], list | tuple) and len(row) != len(order)  # ((text_a, text_b), label)
             values = [*row[0], *row[1:]] if nested else list(row)
             texts_alone = list(columns) == list(order[: len(values)]) and len(values) == len(columns)

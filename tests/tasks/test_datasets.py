@@ -81,6 +81,31 @@ def test_dicts_stay_dicts_and_a_text_a_text():
     assert listed(Stream([b"a"])) == ["a"]
 
 
+class Tensor:
+    """As a tensor of texts: of TensorFlow, eager."""
+
+    def __init__(self, values):
+        self.values = np.array(values, object)
+        self.shape = self.values.shape
+
+    def numpy(self):
+        return self.values if self.shape else self.values.item()
+
+
+@pytest.mark.parametrize("make", [Tensor, lambda values: np.array(values, object), np.array])
+def test_texts_of_a_tensor_or_of_an_array_of_bytes(make):
+    texts = ["sch\u00f6n", "film"]
+    assert listed(make([text.encode() for text in texts])) == texts
+    assert listed(make([[text.encode() for text in texts]])) == [texts]  # pairs
+    with pytest.raises(InputError, match="a text is not UTF-8"):
+        listed(make([b"\xff"]))
+
+
+def test_one_text_of_a_tensor_is_one():
+    assert listed(Tensor(b"film")) == ["film"]
+    assert listed(np.array(["a", None], object)) == ["a", None]  # which is refused where texts are looked at
+
+
 def test_a_stream_without_end_is_refused():
     with pytest.raises(InputError, match=r"has no end, expected one pass over the rows: leave out repeat\(\)"):
         plain(Stream([b"a"], cardinality=-1))

@@ -90,6 +90,14 @@ def test_wrong_rows_in_memory_are_named(data, text):
         read()
 
 
+def test_columns_that_are_not_named_are_told_how_they_go_in():
+    """texts and labels side by side, as scikit-learn and Keras take them."""
+    with pytest.raises(
+        InputError, match=r"row 0: a str, .*Columns go in as one dict: \{'text': \[...\], 'label': \[...\]\}"
+    ):
+        read_rows(find_task("classification"), in_memory(["a film", "another"]))
+
+
 def test_the_digest_tells_rows_apart():
     same = digest(in_memory([("x", 1), ("y", 0)]))
     assert same == digest(in_memory([["x", "1"], ["y", np.int64(0)]])) != digest(in_memory([("x", 1), ("y", 1)]))
