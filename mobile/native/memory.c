@@ -54,8 +54,13 @@ kb_status kb_no_memory(kb_message *message) { return kb_fail(message, KB_NO_MEMO
 kb_shown kb_show(kb_text text) {
   kb_shown shown;
   size_t i, size = text.size < 40 ? text.size : 40;
+  int valid;
   while (size > 0 && size < text.size && ((unsigned char)text.data[size] & 0xC0) == 0x80) size--; /* whole characters */
-  for (i = 0; i < size; i++) shown.text[i] = (unsigned char)text.data[i] < 32 || text.data[i] == 127 ? '?' : text.data[i];
+  text.size = size, valid = kb_valid(text);
+  for (i = 0; i < size; i++) {
+    unsigned char c = (unsigned char)text.data[i];
+    shown.text[i] = c < 32 || c == 127 || (c > 127 && !valid) ? '?' : text.data[i]; /* a message is UTF-8 whatever a file holds */
+  }
   shown.text[size] = 0;
   return shown;
 }

@@ -1,5 +1,5 @@
 /* Under sanitizers. generate FILE LIBRARY: a line of stdin is options, a text and after how many pieces it ends (0: never), the first two
-   in hexadecimal digits ("-": nothing); the answer goes to stdout with its pieces. generate SECONDS SEED: searches over random numbers
+   in hexadecimal digits ("-": nothing); the answer goes to stdout. generate SECONDS SEED: searches over random numbers
    with random options, some damaged. */
 #include <math.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static int ask(const char *file, const char *library) {
     h.most = atol(most);
     status = kb_runner_generate(runner, word(text), word(options), strstr(most, "-") ? NULL : hear, &h, &json, &message);
     if (status != KB_OK) printf("error %d %s\n", (int)status, message.text);
-    else printf("%.*s\t%.*s\n", (int)json.size, json.data, (int)h.bytes.count, h.bytes.data ? (const char *)h.bytes.data : "");
+    else printf("%.*s\n", (int)json.size, json.data);
     free(h.bytes.data);
   }
   free(line);
