@@ -87,6 +87,7 @@ def test_answers_are_those_of_python(case, any_length):
         "the 😀 house 👩\u200d👩\u200d👧 e\u0301 مرحبا 中文".encode(),
         b"the \xff\xfe un\xf0\x9f\x98 house \xed\xa0\x80 the",  # not UTF-8: the offsets are still those of these bytes
         b"",
+        b"the \0 house",
     ],
 )
 def test_offsets_in_code_points_bytes_and_utf_16(text):
