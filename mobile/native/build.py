@@ -54,11 +54,12 @@ def zig() -> list[str]:
     return [found, "cc"]
 
 
-def exported() -> list[str]:
-    """The functions of the header."""
-    return sorted(
-        set(re.findall(r"^KB_API [^;]*?\b(kb_\w+)\(", (FOLDER / "kerasbert.h").read_text("utf-8"), re.MULTILINE))
-    )
+def exported(wasm: bool = False) -> list[str]:
+    """The functions of the header; `wasm`: those of WebAssembly, which has no files and whose runner is LiteRT.js."""
+    text = (FOLDER / "kerasbert.h").read_text("utf-8")
+    if wasm:
+        text = re.sub(r"^#if !defined\(__wasm__\).*?^#endif", "", text, flags=re.MULTILINE | re.DOTALL)
+    return sorted(set(re.findall(r"^KB_API [^;]*?\b(kb_\w+)\(", text, re.MULTILINE)))
 
 
 def command(
@@ -75,8 +76,7 @@ def command(
     flags = ["-O2", *WARNINGS, "-ffp-contract=off", f"-I{FOLDER}", *extra, "-o", str(out)]
     flags += [str(path) for path in (*sources(), *files)]
     if Path(out).suffix == ".wasm":
-        names = [name for name in exported() if not name.startswith(("kb_runner", "kb_index_open_file"))]
-        return [*zig(), *WASM, *flags, *(f"-Wl,--export={name}" for name in [*names, "malloc", "free"])]
+        return [*zig(), *WASM, *flags, *(f"-Wl,--export={name}" for name in [*exported(wasm=True), "malloc", "free"])]
     cc = compiler()
     if cc is None:
         raise InputError(

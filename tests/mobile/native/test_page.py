@@ -121,5 +121,7 @@ def test_every_function_of_the_header_is_exported(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: name)
     command = " ".join(build.command("x.wasm"))
     assert "--export=kb_answer " in command
+    assert "--export=kb_index_nearest " in command
+    assert "kb_index_open_file" not in command  # WebAssembly has no files
     assert "kb_runner" not in command
     assert "--export" not in " ".join(build.command("x.so"))
