@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from kerasbert.errors import InputError
+from kerasbert.layers import initial
 from kerasbert.layers.naming import names, values
 from kerasbert.tasks.adapted_models import rebuilt
 
@@ -16,18 +18,20 @@ def in_bfloat16(model: Any) -> Any:
     """The model with weights and products in bfloat16; softmax and norms are computed in float32.
 
     Raises:
-        InputError: a network whose weights are not its family's alone.
+        InputError: a network that cannot be made in bfloat16, or whose weights are not its family's alone.
     """
     encoder = getattr(model, "encoder", model)
     held = values(encoder)
-    made = rebuilt(model, encoder.spec, "bfloat16", {name: lambda value=value: value for name, value in held.items()})
-    if (
-        type(getattr(made, "encoder", made)) is not type(encoder)
-        or names(getattr(made, "encoder", made)).keys() != held.keys()
-    ):
-        raise InputError(
-            f"precision bfloat16: a {type(encoder).__name__} with other weights than its family's stays in float32"
-        )
+    kept = InputError(f"precision bfloat16: {type(encoder).__name__} is computed in float32 alone. Leave it out")
+    read = {name: lambda value=value: value for name, value in held.items()}
+    try:
+        with initial.unset():
+            made = rebuilt(model, encoder.spec, "bfloat16", read)
+    except tf.errors.InvalidArgumentError as error:  # orthogonal matrices, which LSTMs begin with
+        raise kept from error
+    other = getattr(made, "encoder", made)
+    if type(other) is not type(encoder) or names(other).keys() != held.keys():
+        raise kept
     return made
 
 

@@ -50,6 +50,13 @@ def test_weights_are_rounded_and_the_model_is_left_as_it_was(tmp_path):
     assert all((np.array(after[name]) == value).all() for name, value in before.items())
 
 
+def test_a_network_that_stays_in_float32_is_refused(tmp_path):
+    """Skip-thought's GRUs begin with orthogonal matrices, which TensorFlow has no bfloat16 form of."""
+    encoder = battery.Subject("skip-thought", tmp_path).encoder()
+    with pytest.raises(InputError, match=r"precision bfloat16: \w+ is computed in float32 alone\. Leave it out"):
+        rounded.in_bfloat16(encoder)
+
+
 def test_how_far_answers_are_is_said():
     wanted = np.array([[0.9, 0.1], [0.51, 0.49]], "float32")
     found = np.array([[0.89, 0.11], [0.49, 0.51]], "float32")
