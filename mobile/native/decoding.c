@@ -133,7 +133,7 @@ static kb_status read_other(kb_decoding *how, kb_text name, const kb_json *json,
   if (kb_is(name, "start") && text) {
     how->alone = n->text.size == 0;
     for (how->start = 0; how->start < KB_PARTS && !how->alone && !kb_is(n->text, parts[how->start]); how->start++) continue;
-    return how->start < KB_PARTS ? KB_OK : kb_fail(message, KB_DAMAGED, "the option start is no special token");
+    return how->start < KB_PARTS ? KB_OK : kb_fail(message, KB_UNSUPPORTED, "a file whose texts start with the piece '%s'", kb_show(n->text).text);
   }
   return kb_fail(message, KB_ARGUMENT, "no option '%s' of texts that are generated", kb_show(name).text);
 }

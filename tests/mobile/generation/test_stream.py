@@ -147,7 +147,7 @@ def runner(monkeypatch):
         files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
     bundle = dataclasses.replace(at.bundle, tokenizer=files, options=dict(at.kind.options))
     made = Runner(bundle, types.SimpleNamespace(programs=at.programs, close=lambda: None), Path("x.tflite"))
-    monkeypatch.setattr(cli, "_load", lambda options: made)
+    monkeypatch.setattr(cli, "load", lambda options: made)
     return made
 
 

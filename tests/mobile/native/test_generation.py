@@ -109,7 +109,7 @@ def test_prompts_are_those_of_python(case):
         ({"options": {"beams": 2, "temperature": 1.0}}, ValueError, "tokens are drawn for one text at a time"),
         ({"options": {"coverage_penalty": 0.5}}, ValueError, "coverage_penalty is out of range, expected 0"),
         ({"options": {"start": "pad"}}, ValueError, "signatures are not encode or prefill with decode_step"),
-        ({"options": {"start": "nose"}}, ValueError, "the option start is no special token"),
+        ({"options": {"start": "ro_RO"}}, Unsupported, "a file whose texts start with the piece 'ro_RO'"),
         ({"signatures": said({}).signatures[:1]}, ValueError, "signatures are not encode or prefill with decode_step"),
         (
             {"signatures": (bundle.Signature("sing", "x", {"S": 3}, {"a": "a"}),)},

@@ -2,7 +2,7 @@
 
 import ctypes
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasbert.mobile.runtime import native
@@ -29,6 +29,16 @@ class Writer(Runner):
         status = function(self.handle, *texts, call, None, ctypes.byref(answer), ctypes.byref(message))
         if status:
             raise Failed(status, message)
+        return json.loads(ctypes.string_at(answer.data, answer.size))
+
+    def __call__(self, texts: Sequence[str | bytes], words: bool = False) -> Any:
+        """kb_runner_answer's json; a text that is generated has no typed answer."""
+        answer, message = native._Json(), native._Message()
+        array = (native._Text * len(texts))(*map(native._text, texts))
+        rest = ctypes.byref(answer), ctypes.byref(message)
+        if status := self.library.kb_runner_answer(self.handle, array, len(texts), words, *rest):
+            raise Failed(status, message)
+        assert not self.library.kb_runner_result(self.handle)
         return json.loads(ctypes.string_at(answer.data, answer.size))
 
     def stream(self, text: str, **options: Any) -> tuple[list[bytes], dict[str, Any]]:
