@@ -24,7 +24,7 @@ _brought: dict[str, str] = {}  # family -> module of the plug-in file that regis
 FUNCTION = "kerasbert.family:check_function"
 DECLARING = tuple(  # modules of tasks and of readers of their files; none of them imports TensorFlow
     f"kerasbert.tasks.{home}"
-    for home in "task conll glue glue_files medical_ner multiple_choice pairs squad text_to_text".split()
+    for home in "task conll glue glue_files medical_ner multiple_choice pairs squad superglue text_to_text".split()
 )
 FAMILIES: Table[Family] = Table(
     "model family",

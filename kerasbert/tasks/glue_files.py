@@ -18,6 +18,7 @@ from kerasbert.data.reading import line_lists, plain_name, text_chunks
 from kerasbert.data.sources import TABLES, check_files, file_format, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader
+from kerasbert.tasks import superglue
 
 if TYPE_CHECKING:
     from kerasbert.tasks.base import Task
@@ -141,10 +142,10 @@ def _numbered_labels(rows: Numbered, column: str | None, task: "Task") -> Number
 
 
 def check_submission(task: "Task") -> None:
-    """Refuse a task of which GLUE's server takes nothing."""
-    if task.name not in SUBMISSIONS:
+    """Refuse a task of which neither GLUE's nor SuperGLUE's server takes anything."""
+    if task.name not in SUBMISSIONS and not superglue.knows(task):
         raise InputError(
-            f"--submission is for GLUE's tasks ({', '.join(SUBMISSIONS)}), the model's task is {task.name}"
+            f"--submission is for GLUE's tasks ({', '.join(SUBMISSIONS)}) and SuperGLUE's, the model's task is {task.name}"
         )
 
 
@@ -157,9 +158,11 @@ def submission(
         source: whose name tells MNLI's two test sets apart, and its diagnostic one. answers: of each row, in their order.
 
     Raises:
-        InputError: a task that is not GLUE's.
+        InputError: a task that is neither GLUE's nor SuperGLUE's.
     """
     check_submission(task)
+    if superglue.knows(task):
+        return superglue.submission(folder, task, source, answers)
     name = SUBMISSIONS[task.name]
     if name.startswith("MNLI"):
         stem = plain_name(source).name
