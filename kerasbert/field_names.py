@@ -157,6 +157,7 @@ MOBILE = (  # the commands of kerasbert-mobile
     "quantize-aware",
     "ledger",
     "nearest",
+    "index",
     "verify",
 )
 
