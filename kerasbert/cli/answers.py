@@ -359,7 +359,7 @@ def add(command: Declare) -> None:
     add.add_argument("texts", nargs="*", metavar="TEXT")
     add.add_argument("--pair", nargs=2, action="append", metavar=("A", "B"), help="two texts, for a model of pairs")
     tables.table_options(add)
-    text = "of a GLUE task: the file that its server takes, such as MRPC.tsv"
+    text = "of a GLUE or SuperGLUE task: the file that its server takes, such as MRPC.tsv"
     writes(add.add_argument("--submission", metavar="FOLDER", help=text), "within")
     text = "a page of html: what each word adds (integrated gradients), and attention"
     writes(add.add_argument("--explain", metavar="PAGE", help=text), "explanation")
