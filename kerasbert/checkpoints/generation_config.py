@@ -242,5 +242,6 @@ def written(options: Mapping[str, Any], config: Mapping[str, Any], tokenizer: To
     if tokenizer is not None:
         content |= {"eos_token_id": tokenizer.sep_id, "pad_token_id": tokenizer.pad_id}
         if options.get("start"):
-            content["decoder_start_token_id"] = answers.find("generation").configured(options).start_of(tokenizer)
+            kind: Any = answers.find("generation").configured(options)
+            content["decoder_start_token_id"] = kind.start_of(tokenizer)
     return content

@@ -37,7 +37,8 @@ from .writing import Writer
 
 if TYPE_CHECKING:
     from kerasbert.answers.generation import Generation
-    from .stored_index import Index, StoredIndex
+    from kerasbert.answers.vector import Index
+    from .stored_index import StoredIndex
     from .writing.stream import Score, Stream
 
 __all__ = ["Index", "Runner", "StoredIndex", "load"]
@@ -45,9 +46,10 @@ __all__ = ["Index", "Runner", "StoredIndex", "load"]
 
 def __getattr__(name: str) -> Any:
     """`Index` and `StoredIndex`, which few files need."""
-    if name not in ("Index", "StoredIndex"):
+    homes = {"Index": "kerasbert.answers.vector", "StoredIndex": f"{__name__}.stored_index"}
+    if name not in homes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.stored_index"), name)
+    return getattr(importlib.import_module(homes[name]), name)
 
 
 THREADS = 256  # of an interpreter: more than a phone or a server has cores
@@ -210,7 +212,7 @@ class Runner:
         """
         from .writing.stream import scored
 
-        if not self.bundle.of("prefill") or self.kind.masked:
+        if not self.bundle.of("prefill") or getattr(self.kind, "masked", False):
             raise InputError(f"{self.path} scores no texts, expected a file of a decoder alone, such as GPT-2")
         whole, most = self.tokenizer.encode(text), self.bundle.longest
         if len(whole) < 2:
@@ -289,12 +291,12 @@ class Runner:
             return np.stack(list(self._writer().follow(row, arrays, length, ids)))
 
     @contextlib.contextmanager
-    def _running(self) -> Iterator[None]:
+    def _running(self) -> Iterator[Any]:
         """What runs the network: one thread at a time."""
         with one_line(self.path, "run"), self._turn:
             if self.model is None:
                 raise InputError(f"{self.path} is closed: load it again")
-            yield
+            yield self.model
 
     def _writer(self) -> Writer:
         if self.writer is None:
@@ -384,10 +386,10 @@ class Runner:
         used = row.length
         with one_line(self.path, "run"):
             length, arrays = self._arrays(row, self._usual if settings is None else settings)
-        with self._running():
+        with self._running() as model:
             if self.writer is not None:
                 return self.writer.write(row, arrays, length, number, kind)
-            outputs = self.model.run(length, arrays)
+            outputs = model.run(length, arrays)
         tokens = length if self.kind.per_token else 1
         if len(outputs) != (self._width or max(1, len(outputs) // tokens)) * tokens:
             raise InputError(f"{self.path} answers with {len(outputs)} numbers: it is damaged. Write the file again")

@@ -58,7 +58,7 @@ def write(runner: "Runner", passages: Iterable[tuple[str, str]], out: str | os.P
         )
     rows, places, texts = [], [0], bytearray()
     for block in _blocks(passages):
-        found = runner.outputs([text for _, text in block])
+        found = np.asarray(runner.outputs([text for _, text in block]))
         if not np.isfinite(found).all():
             raise InputError(f"{runner.path} gives a vector that is not finite: compress it again")
         rows.append(quantized(found))

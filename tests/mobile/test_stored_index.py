@@ -10,7 +10,7 @@ import kerasbert as kb
 from kerasbert.errors import InputError
 from kerasbert.mobile import compress
 from kerasbert.mobile.cli import main
-from kerasbert.mobile.runtime import StoredIndex, load
+from kerasbert.mobile.runtime import Index, StoredIndex, load
 from kerasbert.mobile.runtime.stored_index import EXACT, inverse, quantized, write
 from tests.mobile.conftest import TEXTS
 
@@ -62,6 +62,7 @@ def test_hits_are_the_cosines_of_int8_vectors(file, stored):
     both = index.nearest("the cat 😀 sat", 2)
     assert [(hit.id, round(hit.score, 6)) for hit in both] == [("n1", 1.0), ("n3", 1.0)]  # equals in their order
     assert len(index.nearest("a", 99)) == 6
+    assert isinstance(runner.index(NOTES[:2]), Index)
     with pytest.raises(InputError, match="k must be a whole number of at least 1. Received: 0"):
         index.nearest("a", 0)
 

@@ -27,7 +27,8 @@ class Buffers:
     """
 
     def __init__(self, model: Any) -> None:
-        self.model, self.signatures = model, model.get_signature_list()
+        self.model: Any = model
+        self.signatures = model.get_signature_list()
         self.shapes: dict[str, dict[str, Shape]] = {}
         self.idle: dict[str, list[dict[str, Any]]] = {}  # outputs that nobody reads any more
 
