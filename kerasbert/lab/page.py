@@ -4,7 +4,8 @@ import html
 from collections.abc import Mapping
 from typing import Any
 
-from kerasbert import report
+from kerasbert import report, run_report
+from kerasbert.run_report import pictures
 
 
 def arm_rows(found: Mapping[str, Any]) -> list[list[str]]:
@@ -51,7 +52,8 @@ def page(found: Mapping[str, Any]) -> str:
         _p(f"Claim: {found['claim']} ({found['source']})."),
         _p(f"Verdict: {found['verdict']}.", "lead"),
         "<h2>Figures</h2>",
-        _p(f"{found['figure']['told']}. {better} is better. {found['seeds']} seeds, Student's t-interval over them."),
+        _p(f"The figure is {found['figure']['told']}. {better} is better."),
+        *_drawn(found),
         report.html_table(ARMS, arm_rows(found), "Figures"),
         *[_p(f"Not finite: {error}") for error in lost],
         "<h2>Comparisons</h2>",
@@ -68,7 +70,25 @@ def page(found: Mapping[str, Any]) -> str:
         _p(f"All updates were multiplied by {found['factor']:.2f} to fit the budget.") if found["factor"] < 1 else "",
         _p(f"Pretrained on {found['text']}.") if found["text"] else "",
     ]
-    return report.page(f"The lab: {found['title']}", [part for part in parts if part])
+    return report.page(f"The lab: {found['title']}", [part for part in parts if part], run_report.STYLE)
+
+
+def _drawn(found: Mapping[str, Any]) -> list[str]:
+    """The arms with a mean, and what one sees."""
+    arms = [arm for arm in found["arms"] if "mean" in arm]
+    if not arms:
+        return []
+    rows = {
+        arm["arm"]: (arm["low"], arm["high"], [v for v in arm["figures"].values() if v is not None]) for arm in arms
+    }
+    return [
+        pictures.intervals(rows, found["figure"]["name"]),
+        _p(
+            f"A ring is a seed, the diamond the mean of the {found['seeds']}, the line Student's t-interval at 95%. Lines that "
+            "overlap may still belong to arms that differ, for the arms of a seed share their draws: the comparisons below say "
+            "whether they do."
+        ),
+    ]
 
 
 def _p(text: str, style: str = "") -> str:

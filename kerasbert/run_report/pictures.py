@@ -62,6 +62,31 @@ def scatter(points: Sequence[tuple[float, float]], across: str, up: str) -> str:
     return f'<figure class="picture">{_svg(parts, f"{up} over {across}, {len(points)} points")}</figure>'
 
 
+def intervals(rows: Mapping[str, tuple[float, float, Sequence[float]]], across: str) -> str:
+    """Means with their intervals, a row each, and the numbers that they are of as small rings.
+
+    Args:
+        rows: name -> (low, high, numbers). across: name of the horizontal axis.
+    """
+    values = [value for low, high, numbers in rows.values() for value in (low, high, *numbers)]
+    x, height, parts = _Axis(values, 20, WIDTH - 20), 34 * len(rows) + BOTTOM, []
+    for value in x.ticks():
+        at = f"{x.at(value):.1f}"
+        parts.append(f'<path d="M{at} 4V{height - BOTTOM}" stroke="{LINE}"/>')
+        parts.append(f'<text x="{at}" y="{height - BOTTOM + 14}" text-anchor="middle">{_said(value)}</text>')
+    for number, (name, (low, high, numbers)) in enumerate(rows.items()):
+        y, mean = 34 * number + 25, sum(numbers) / len(numbers)
+        parts.append(f'<text x="20" y="{y - 9}">{html.escape(name)}</text>')
+        parts.append(f'<path d="M{x.at(low):.1f} {y}H{x.at(high):.1f}" stroke="{COLOURS[0]}" stroke-width="2"/>')
+        parts += [
+            f'<circle cx="{x.at(each):.1f}" cy="{y}" r="3" fill="#fff" stroke="{COLOURS[0]}"/>' for each in numbers
+        ]
+        parts.append(_mark("diamond", x.at(mean), y, COLOURS[1]))
+    parts.append(f'<text x="{WIDTH / 2:.0f}" y="{height - 4}" text-anchor="middle">{html.escape(across)}</text>')
+    told = f"{across}: means and intervals of {', '.join(rows)}"
+    return f'<figure class="picture">{_svg(parts, told, height)}</figure>'
+
+
 def bar(share: float, colour: str = COLOURS[0]) -> str:
     """A bar of 0 to 1 beside a number that stands in the text: it says nothing of its own."""
     width = 100 * min(1.0, max(0.0, share))
@@ -114,8 +139,8 @@ def _frame(x: _Axis, y: _Axis, across: str) -> str:
     return "".join(parts)
 
 
-def _svg(parts: Sequence[str], told: str) -> str:
-    size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
+def _svg(parts: Sequence[str], told: str, height: int = HEIGHT) -> str:
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     return (
         f'<svg {size} font-size="11" fill="{SOFT}" role="img" aria-label="{html.escape(told)}">{"".join(parts)}</svg>'
     )

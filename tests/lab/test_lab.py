@@ -194,7 +194,10 @@ def test_verdicts_of_losses(experiment, a, b, expected):
     found = results.summary(experiment, lines(a, b), 3)
     assert found["verdict"] == expected
     assert found["comparisons"][0]["missing"] == ([2] if None in a else [])
-    assert expected in page.page(found)
+    assert expected in (made := page.page(found))
+    seeds = sum(value is not None for value in (*a, *b))
+    assert made.count('r="3" fill="#fff"') == seeds
+    assert 'aria-label="held_out/loss: means and intervals of a, b"' in made
     assert "a minus b" in page.text(found)
 
 
