@@ -37,6 +37,10 @@ class Error : public std::exception {
   std::string message;
 };
 
+inline Error failure(kb_status status, const kb_message &message) {
+  return {status, (status == KB_UNSUPPORTED ? "the portable core does not read " : "") + std::string(message.text)};
+}
+
 template <class T>
 class Expected {
  public:
@@ -104,7 +108,7 @@ class Runner {
   static Expected<Runner> open_bytes(std::string_view file, const Options &options = {}) { return opened<Runner>(nullptr, file, options, {}); }
 
   // Such as "classification".
-  std::string kind() const { return kb_model_kind(kb_runner_model(handle.get())); }
+  std::string kind() const { return kb_model_kind(model()); }
 
   // Of texts as kb_rows_make takes them.
   Expected<std::string> json(const std::vector<std::string_view> &texts, bool words = false) {
@@ -113,6 +117,8 @@ class Runner {
     return std::string(json.data, json.size);
   }
 
+  const kb_model *model() const { return kb_runner_model(handle.get()); }
+
   // Ends the answer that another thread waits for with KB_CANCELLED.
   void cancel() { kb_runner_cancel(handle.get()); }
 
@@ -120,10 +126,6 @@ class Runner {
   struct Close {
     void operator()(kb_runner *runner) const { kb_runner_close(runner); }
   };
-
-  static Error failure(kb_status status, const kb_message &message) {
-    return {status, (status == KB_UNSUPPORTED ? "the portable core does not read " : "") + std::string(message.text)};
-  }
 
   template <class Kind>
   static Expected<Kind> opened(const std::string *path, std::string_view file, const Options &options, std::initializer_list<const char *> kinds) {
@@ -353,6 +355,47 @@ class MaskFiller : public Typed<MaskFiller> {
     for (std::size_t i = 0; i < all.size(); i += each) made.tokens.emplace_back(all.begin() + long(i), all.begin() + long(i + each));
     return made;
   }
+};
+
+// Texts that `kerasbert-mobile index` keeps with vectors of an embedder's file. Threads may share it.
+class Index {
+ public:
+  struct Hit {
+    std::size_t number; // of the text, from 0
+    double score;       // the cosine of the int8 vectors
+    std::string id, text;
+  };
+
+  static Expected<Index> open(const std::string &path, const Embedder &embedder) {
+    kb_message message;
+    kb_index *index;
+    kb_status status = kb_index_open_file(path.c_str(), embedder.model(), &index, &message);
+    if (status != KB_OK) return failure(status, message);
+    Index made;
+    made.handle.reset(index);
+    return made;
+  }
+
+  std::size_t size() const { return kb_index_count(handle.get()); }
+
+  // The texts of the largest cosines with a vector, largest first.
+  Expected<std::vector<Hit>> nearest(const std::vector<float> &vector, std::size_t top = 5) const {
+    std::vector<kb_hit> hits(top < size() ? top : size());
+    std::size_t found;
+    kb_message message;
+    kb_status status = kb_index_nearest(handle.get(), vector.data(), vector.size(), hits.size(), hits.data(), &found, &message);
+    if (status != KB_OK) return failure(status, message);
+    std::vector<Hit> made;
+    for (std::size_t i = 0; i < found; i++)
+      made.push_back({hits[i].number, hits[i].score, {hits[i].id.data, hits[i].id.size}, {hits[i].text.data, hits[i].text.size}});
+    return made;
+  }
+
+ private:
+  struct Close {
+    void operator()(kb_index *index) const { kb_index_close(index); }
+  };
+  std::unique_ptr<kb_index, Close> handle;
 };
 
 } // namespace kerasbert

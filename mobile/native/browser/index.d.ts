@@ -81,6 +81,24 @@ export class Embedder {
 /** Cosine of the angle between two vectors of one model; 0 where one is 0. */
 export function cosine(one: ArrayLike<number>, other: ArrayLike<number>): number;
 
+/** A text that was found: its number from 0, the cosine of the int8 vectors, its name and itself. */
+export interface Hit {
+  number: number;
+  score: number;
+  id: string;
+  text: string;
+}
+
+/** Texts that `kerasbert-mobile index` keeps with vectors of the file of an Embedder. */
+export class Index {
+  static open(file: File, embedder: Embedder): Promise<Index>;
+  /** How many texts. */
+  readonly size: number;
+  /** The texts of the largest cosines with `values` of an answer of the embedder, largest first; 5 by default. */
+  nearest(values: ArrayLike<number>, top?: number): Hit[];
+  close(): void;
+}
+
 /** Text, or a pair of texts, to a number. */
 export class Regressor {
   static open(file: File, options?: Options): Promise<Regressor>;

@@ -47,15 +47,19 @@ function labelsOf(names, scores, isChosen) {
   return names.map((name, id) => ({ name, score: scores[id], id, chosen: isChosen(name, id) }));
 }
 
+/** The bytes of a file: themselves, or those at its address (in Node at a path too). */
+async function contentOf(file) {
+  if (typeof file === "string" || file instanceof URL) return bytesOf(file);
+  return file instanceof ArrayBuffer ? new Uint8Array(file) : file;
+}
+
 class Typed {
   /** A file: its bytes, or its address (in Node a path too). options: see OPTIONS. */
   static async open(file, options = {}) {
     const unknown = Object.keys(options).find((name) => !OPTIONS.includes(name));
     if (unknown) throw new CoreError(`no option ${unknown}, expected ${OPTIONS.join(", ")}`);
     const core = await load();
-    const isAddress = typeof file === "string" || file instanceof URL;
-    const bytes = isAddress ? await bytesOf(file) : file instanceof ArrayBuffer ? new Uint8Array(file) : file;
-    const runner = await Runner.open(core, litert, bytes, options);
+    const runner = await Runner.open(core, litert, await contentOf(file), options);
     const { kind } = runner.model;
     if (this.kinds.includes(kind)) return Object.assign(new this(), { runner });
     runner.close();
@@ -123,6 +127,27 @@ export function cosine(one, other) {
     b += other[i] * other[i];
   }
   return a * b === 0 ? 0 : product / Math.sqrt(a * b);
+}
+
+/** Texts that kerasbert-mobile index keeps with vectors of the file of an Embedder. */
+export class Index {
+  static async open(file, embedder) {
+    const core = await load();
+    return Object.assign(new this(), { stored: core.index(await contentOf(file), embedder.runner.model) });
+  }
+
+  get size() {
+    return this.stored.size;
+  }
+
+  /** The texts of the largest cosines with `values` of an answer of the embedder. */
+  nearest(values, top = 5) {
+    return this.stored.nearest(values, top);
+  }
+
+  close() {
+    this.stored.close();
+  }
 }
 
 export class Regressor extends Typed {

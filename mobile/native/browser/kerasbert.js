@@ -143,6 +143,58 @@ export class Core {
       return new Model(this, this.word(handle));
     });
   }
+
+  /** The texts of a file that kerasbert-mobile index wrote (Uint8Array) by the file of a model. */
+  index(bytes, model) {
+    const memory = this.functions.malloc(bytes.length || 1);
+    if (memory === 0) throw new CoreError("out of memory");
+    this.bytes(memory, bytes.length).set(bytes);
+    try {
+      return this.within((arena) => {
+        const handle = arena.room(4);
+        arena.check(this.functions.kb_index_open(memory, bytes.length, model.handle, handle, arena.message));
+        return new StoredIndex(this, this.word(handle), memory);
+      });
+    } catch (error) {
+      this.functions.free(memory);
+      throw error;
+    }
+  }
+}
+
+/** Texts with vectors; `Core.index` opens it. */
+export class StoredIndex {
+  constructor(core, handle, memory) {
+    Object.assign(this, { core, handle, memory });
+  }
+
+  get size() {
+    return this.core.functions.kb_index_count(this.handle);
+  }
+
+  /** The texts of the largest cosines with a vector, largest first: {number, score, id, text}. */
+  nearest(vector, top = 5) {
+    if (!Number.isInteger(top) || top < 1) throw new CoreError(`top is ${top}, expected a whole number of at least 1`);
+    const { core } = this;
+    return core.within((arena) => {
+      const [most, values] = [Math.min(top, this.size), new Uint8Array(Float32Array.from(vector).buffer)];
+      const [at, count] = [arena.room(32 * most), arena.room(4)];
+      arena.check(core.functions.kb_index_nearest(this.handle, arena.bytes(values), vector.length, most, at, count, arena.message));
+      const text = (place) => core.string(core.word(place), core.word(place + 4));
+      return Array.from({ length: core.word(count) }, (_, i) => ({
+        number: core.word(at + 32 * i),
+        score: new DataView(core.functions.memory.buffer).getFloat64(at + 32 * i + 8, true),
+        id: text(at + 32 * i + 16),
+        text: text(at + 32 * i + 24),
+      }));
+    });
+  }
+
+  close() {
+    if (this.handle) this.core.functions.kb_index_close(this.handle);
+    if (this.handle) this.core.functions.free(this.memory);
+    this.handle = 0;
+  }
 }
 
 export class Tokenizer {

@@ -382,3 +382,75 @@ CORE(void, closeRunner)(JNIEnv *env, jclass core, jlong runner) {
   (void)env, (void)core;
   kb_runner_close(pointer(runner));
 }
+
+/* ---- an index ---- */
+
+CORE(jlong, openIndex)(JNIEnv *env, jclass core, jbyteArray path, jobject buffer, jlong runner) {
+  const kb_model *model = kb_runner_model(pointer(runner));
+  kb_message message;
+  kb_index *index = NULL;
+  (void)core;
+  if (path != NULL) {
+    kb_text file = terminated(env, path);
+    if (file.data != NULL) failed(env, kb_index_open_file(file.data, model, &index, &message), message.text);
+    free((void *)file.data);
+  } else {
+    const void *data = (*env)->GetDirectBufferAddress(env, buffer);
+    size_t size = (size_t)(*env)->GetDirectBufferCapacity(env, buffer);
+    failed(env, kb_index_open(data, size, model, &index, &message), message.text);
+  }
+  return handle_of(index);
+}
+
+CORE(jint, indexSize)(JNIEnv *env, jclass core, jlong index) {
+  (void)env, (void)core;
+  return (jint)kb_index_count(pointer(index));
+}
+
+/* Hits as int[], double[], byte[][]; NULL where an exception waits. */
+static jobjectArray hits_of(JNIEnv *env, const kb_hit *hits, size_t count) {
+  jclass type = (*env)->FindClass(env, "java/lang/Object");
+  jobjectArray made = type ? (*env)->NewObjectArray(env, 3, type, NULL) : NULL;
+  jint *numbers = malloc((count + 1) * sizeof *numbers);
+  jdouble *scores = malloc((count + 1) * sizeof *scores);
+  kb_text *texts = malloc((2 * count + 1) * sizeof *texts);
+  size_t i;
+  int good = made != NULL && numbers != NULL && scores != NULL && texts != NULL;
+  if (made != NULL && !good) no_memory(env);
+  for (i = 0; good && i < count; i++) {
+    numbers[i] = (jint)hits[i].number, scores[i] = hits[i].score;
+    texts[2 * i] = hits[i].id, texts[2 * i + 1] = hits[i].text;
+  }
+  good = good && put(env, made, 0, ints_of(env, numbers, count)) && put(env, made, 1, doubles_of(env, scores, count)) &&
+         put(env, made, 2, texts_of(env, texts, 2 * count));
+  free(numbers);
+  free(scores);
+  free(texts);
+  return good ? made : NULL;
+}
+
+CORE(jobjectArray, nearest)(JNIEnv *env, jclass core, jlong index, jfloatArray vector, jint top) {
+  size_t width, count = kb_index_count(pointer(index)), most = top < 1 ? 0 : (size_t)top < count ? (size_t)top : count, found = 0;
+  kb_message message;
+  kb_hit *hits;
+  jfloat *values;
+  jobjectArray made = NULL;
+  (void)core;
+  if (!known(env, vector)) return NULL;
+  width = (size_t)(*env)->GetArrayLength(env, vector);
+  hits = calloc(most + 1, sizeof *hits), values = malloc((width + 1) * sizeof *values);
+  if (hits == NULL || values == NULL) no_memory(env);
+  else {
+    (*env)->GetFloatArrayRegion(env, vector, 0, (jsize)width, values);
+    if (!failed(env, kb_index_nearest(pointer(index), values, width, most, hits, &found, &message), message.text))
+      made = hits_of(env, hits, found);
+  }
+  free(hits);
+  free(values);
+  return made;
+}
+
+CORE(void, closeIndex)(JNIEnv *env, jclass core, jlong index) {
+  (void)env, (void)core;
+  kb_index_close(pointer(index));
+}

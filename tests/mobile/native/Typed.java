@@ -15,6 +15,7 @@ import org.kerasbert.Chooser;
 import org.kerasbert.Classifier;
 import org.kerasbert.CoreException;
 import org.kerasbert.Embedder;
+import org.kerasbert.Index;
 import org.kerasbert.Label;
 import org.kerasbert.MaskFiller;
 import org.kerasbert.Options;
@@ -75,6 +76,7 @@ final class Typed {
         }
         if (runner instanceof Embedder) {
             Embedder.Answer found = ((Embedder) runner).answer(texts[0]);
+            if (index != null) return nearest(found);
             return List.of(Arrays.toString(found.values), found.cosine(found), found.truncated);
         }
         if (runner instanceof Regressor) {
@@ -90,8 +92,23 @@ final class Typed {
         return List.of(hex(found.text), list(found.tokens, mask -> list(mask, Typed::label)), found.truncated);
     }
 
+    private static Index index; // of FILE.kbindex
+
+    private static List<Object> nearest(Embedder.Answer vector) {
+        List<Object> found = new ArrayList<>();
+        for (Index.Hit hit : index.nearest(vector, 3)) found.add(List.of(hit.number, hit.score, hex(hit.id), hex(hit.text)));
+        return found;
+    }
+
     private static Runner open(String name, String path, Options options) throws IOException {
         switch (name) {
+            case "Index":
+                Embedder embedder = Embedder.open(path, options);
+                index = Index.open(path + ".kbindex", embedder);
+                try (Index bytes = Index.open(ByteBuffer.wrap(Files.readAllBytes(Path.of(path + ".kbindex"))), embedder)) {
+                    if (bytes.size() != index.size()) throw new AssertionError("two sizes of one index");
+                }
+                return embedder;
             case "Classifier":
                 return Classifier.open(path, options);
             case "Tagger":

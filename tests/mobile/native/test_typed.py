@@ -15,7 +15,8 @@ import pytest
 import kerasbert
 from kerasbert.mobile.native import build
 from kerasbert.mobile.native.npm import write
-from kerasbert.mobile.runtime import load
+from kerasbert.mobile.runtime import StoredIndex, load
+from kerasbert.mobile.runtime.stored_index import write as write_index
 from tests.mobile.native.networks import TASKS, network
 from tests.mobile.native.runners import litert
 from tests.mobile.native.script import word
@@ -251,6 +252,34 @@ def test_in_chromium(served, file):
     shutil.copy(file.path, folder / "model.tflite")
     (folder / "job.json").write_text(json.dumps({"name": CLASSES[file.kind], "lines": file.lines}))
     same(json.loads(in_chromium(address)["state"]), file, **WASM)
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory) -> Asked:
+    """A file of vectors, its index of 200 texts, and the three nearest to each of them, without those that are there twice."""
+    path, texts = network("sts", tmp_path_factory.mktemp("searched")), list(dict.fromkeys(asked("sts", 200)))
+    with load(path, cache=False) as python:
+        write_index(python, ((f"n{i}", text) for i, text in enumerate(asked("sts", 200))), f"{path}.kbindex")
+        index = StoredIndex(python, f"{path}.kbindex")
+        found = [[[hit.index, hit.score, hit.id, hit.text] for hit in index.nearest(text, 3)] for text in texts]
+    return Asked("sts", path, "index", [f"0 {word(text)}" for text in texts], found)
+
+
+@pytest.mark.parametrize("language", ["cpp", "java", "node"])
+def test_an_index_is_searched_alike(language, searched, request):
+    """A number of a vector that the machine rounds otherwise moves a score in the third digit, and may change equals' places."""
+    line = [*request.getfixturevalue(language), "Index", searched.path, litert()]
+    done = subprocess.run(
+        line, input="\n".join(searched.lines) + "\n", capture_output=True, encoding="utf-8", timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = [plain(json.loads(each)) for each in done.stdout.splitlines()]
+    assert len(said) == len(searched.answers)
+    same_hits = 0
+    for hits, wanted in zip(said, searched.answers):
+        assert [hit[1] for hit in hits] == pytest.approx([hit[1] for hit in wanted], abs=5e-3)
+        same_hits += [[*hit[:1], *hit[2:]] for hit in hits] == [[*hit[:1], *hit[2:]] for hit in wanted]
+    assert same_hits >= 0.95 * len(said)
 
 
 def test_the_types(node):

@@ -99,6 +99,16 @@ int main(int, char **arguments) {
     return follow<Embedder>(path, options, [](Embedder &e, Texts texts, bool) {
       return shown(e.answer(texts[0]), [](auto &a) { return "[" + list(a.values, number) + "," + number(a.cosine(a)) + truncated(a.truncated); });
     });
+  if (name == "Index") { // of FILE.kbindex
+    auto embedder = Embedder::open(path, options);
+    if (!embedder) return std::cout << "error " << embedder.error().message << "\n", 0;
+    auto index = Index::open(std::string(path) + ".kbindex", *embedder);
+    if (!index) return std::cout << "error " << index.error().message << "\n", 0;
+    return follow<Embedder>(path, options, [&](Embedder &e, Texts texts, bool) {
+      auto found = index->nearest(e.answer(texts[0]).value().values, 3).value();
+      return list(found, [](auto &h) { return "[" + std::to_string(h.number) + "," + number(h.score) + "," + hex(h.id) + "," + hex(h.text) + "]"; });
+    });
+  }
   if (name == "Regressor")
     return follow<Regressor>(path, options, [](Regressor &r, Texts texts, bool) {
       return shown(r.answer(texts[0]), [](auto &a) { return "[" + number(a.value) + truncated(a.truncated); });

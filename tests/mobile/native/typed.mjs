@@ -45,8 +45,25 @@ const shown = {
   },
 };
 
+// an index beside the file
+async function searched(file, lines) {
+  const embedder = await kerasbert.Embedder.open(file);
+  const index = await kerasbert.Index.open(`${file}.kbindex`, embedder);
+  const found = [];
+  for (const line of lines) {
+    const { values } = await embedder.answer(text(line.split(" ")[1]));
+    const hits = index.nearest(values, 3).map((hit) => [hit.number, hit.score, hex(hit.id), hex(hit.text)]);
+    found.push(JSON.stringify(hits));
+  }
+  if (index.size !== 200) found.push(`${index.size} texts`);
+  index.close();
+  embedder.close();
+  return found;
+}
+
 export async function follow(name, file, lines) {
   try {
+    if (name === "Index") return await searched(file, lines);
     const runner = await kerasbert[name].open(file);
     const answers = [];
     for (const line of lines) {

@@ -1,6 +1,6 @@
 // What index.d.ts promises, as an app in TypeScript uses it (test_typed.py compiles it and does not run it).
-import { Chooser, Classifier, CoreError, cosine, Embedder, load, MaskFiller, QuestionAnswerer, Regressor, Tagger } from "kerasbert";
-import type { Label, Options, Span } from "kerasbert";
+import { Chooser, Classifier, CoreError, cosine, Embedder, Index, load, MaskFiller, QuestionAnswerer, Regressor, Tagger } from "kerasbert";
+import type { Hit, Label, Options, Span } from "kerasbert";
 
 const options: Options = { accelerator: "webgpu", rows: 64 };
 await load({ litert: "/wasm/" });
@@ -9,6 +9,7 @@ const { label, score, labels, truncated }: { label: string; score: number; label
 const { words, entities }: { words: Span[]; entities: Span[] } = await (await Tagger.open("x.tflite")).answer(["a", "b"]);
 const best: Span = await (await QuestionAnswerer.open(new URL("https://x"))).answer("who", "text");
 const vector: Float32Array = (await (await Embedder.open(new ArrayBuffer(1))).answer("a")).values;
+const hits: Hit[] = (await Index.open("x.kbindex", await Embedder.open("x"))).nearest(vector, 3);
 const value: number = (await (await Regressor.open("x")).answer("a")).value + cosine(vector, vector);
 const index: number = (await (await Chooser.open("x")).answer("a", ["b", "c"])).index;
 const token: string = (await (await MaskFiller.open("x")).answer("[MASK]")).tokens[0][0].name;
@@ -16,4 +17,4 @@ const unsupported = (error: unknown) => error instanceof CoreError && error.unsu
 classifier.close();
 // @ts-expect-error no such option
 await Classifier.open("x", { threads: 2 });
-export { label, score, labels, truncated, words, entities, best, value, index, token, unsupported };
+export { hits, label, score, labels, truncated, words, entities, best, value, index, token, unsupported };

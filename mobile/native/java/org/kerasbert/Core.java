@@ -74,6 +74,16 @@ final class Core {
 
     static native void closeRunner(long runner);
 
+    /** Of a file's path, or where it is null of its bytes, which must stay; of the vectors of a runner's file. */
+    static native long openIndex(byte[] path, ByteBuffer direct, long runner);
+
+    static native int indexSize(long index);
+
+    /** int[] numbers, double[] scores, byte[][] of each an id and a text. */
+    static native Object[] nearest(long index, float[] vector, int top);
+
+    static native void closeIndex(long index);
+
     /** UTF-8 of a text; a lone surrogate counts as U+FFFD. */
     static byte[] bytes(String text) {
         try {

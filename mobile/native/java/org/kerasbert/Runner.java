@@ -74,6 +74,11 @@ public class Runner implements AutoCloseable {
         return Core.result(handle);
     }
 
+    /** Opens an index of this file's vectors: of a path, or where it is null of bytes that stay. */
+    final synchronized long openIndex(byte[] path, ByteBuffer direct) {
+        return Core.openIndex(path, direct, Core.open(handle));
+    }
+
     static List<Label> labels(Object[] values) {
         byte[][] names = (byte[][]) values[Core.LABELS];
         double[] scores = (double[]) values[Core.SCORES];
