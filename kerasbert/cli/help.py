@@ -13,7 +13,7 @@ JOURNEY: Mapping[str, str] = {  # title -> commands, of either program
     "pretrain on text of your own": "vocab data pretrain replay check-tpu vectors nearest",
     "make a file for a phone (TensorFlow)": "compress ledger",
     "make the model smaller first (TensorFlow)": "distill prune trim quantize-aware",
-    "use the file (no TensorFlow)": "run nearest verify benchmark inspect",
+    "use the file (no TensorFlow)": "run index nearest verify benchmark inspect",
 }
 AFTER = {  # program -> what its help ends with
     "kerasbert": "for a phone: kerasbert-mobile --help. Guides: kerasbert docs. Options of a command: kerasbert COMMAND --help",
@@ -203,13 +203,17 @@ MORE: Mapping[str, tuple[str, str]] = {  # command -> two examples beside the fi
         "kerasbert-mobile benchmark runs/reviews",
     ),
     "inspect": ("kerasbert-mobile inspect reviews.tflite --json", "kerasbert-mobile inspect vectors.tflite"),
+    "kerasbert-mobile index": (
+        "kerasbert-mobile index vectors.tflite films.csv --text-column plot --id-column title --out films.kbindex",
+        "kerasbert-mobile index vectors.tflite notes.txt --out notes.kbindex --overwrite",
+    ),
     "kerasbert nearest": (
         "kerasbert nearest sea ship --vectors glove.6B.100d.txt --top 20",
         "kerasbert nearest sea --vectors vectors --json",
     ),
     "kerasbert-mobile nearest": (
         "kerasbert-mobile nearest vectors.tflite 'a gripping film' --among films.csv --text-column plot",
-        "kerasbert-mobile nearest vectors.tflite 'a gripping film' 'a dull one' --among texts.txt --top 3",
+        "kerasbert-mobile nearest vectors.tflite 'a gripping film' 'a dull one' --among films.kbindex --top 3",
     ),
 }
 

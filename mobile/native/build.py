@@ -46,9 +46,9 @@ def zig() -> list[str]:
     Raises:
         InputError: there is none.
     """
-    if importlib.util.find_spec("ziglang"):
-        return [sys.executable, "-m", "ziglang", "cc"]
-    found = shutil.which("zig")
+    package = importlib.util.find_spec("ziglang")
+    folders = list(package.submodule_search_locations or ()) if package else []
+    found = shutil.which("zig", path=os.pathsep.join(folders)) or shutil.which("zig")
     if found is None:
         raise InputError("no compiler for WebAssembly: pip install ziglang, which brings one")
     return [found, "cc"]

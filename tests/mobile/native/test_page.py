@@ -69,7 +69,7 @@ def test_bad_input_is_one_line(litert, tmp_path, monkeypatch, capsys):
         page.page(litert, b"core", b"no model")
     with pytest.raises(InputError, match="index.js is not there, expected LiteRT.js: npm install --prefix"):
         page.page(tmp_path / "none", b"core")
-    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda name, **_: None)
     monkeypatch.setitem(sys.modules, "ziglang", None)
     with pytest.raises(InputError, match="no compiler for WebAssembly: pip install ziglang"):
         build.build(tmp_path / "x.wasm")
@@ -118,7 +118,7 @@ def test_every_function_of_the_header_is_exported(monkeypatch):
     others |= {name for name in build.exported() if name.startswith("kb_index")}
     assert set(build.exported()) - runner == {*native._SIGNATURES, *others}
     assert {"kb_runner_open", "kb_runner_answer", "kb_runner_cancel"} < runner
-    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(shutil, "which", lambda name, **_: name)
     command = " ".join(build.command("x.wasm"))
     assert "--export=kb_answer " in command
     assert "--export=kb_index_nearest " in command
