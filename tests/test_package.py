@@ -38,7 +38,9 @@ def tree() -> set[str]:
     found |= {f"kerasbert/guides/{path.name}" for path in (ROOT / "kerasbert/guides").iterdir()}
     found |= {f"kerasbert/lab/recipes/{path.name}" for path in (ROOT / "kerasbert/lab/recipes").iterdir()}
     found |= {f"kerasbert/mobile/guides/{path.name}" for path in (ROOT / "mobile/guides").iterdir()}
-    return found | {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert/quickstart/books").iterdir()}
+    for name in ("books", "notebooks"):
+        found |= {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert/quickstart" / name).iterdir()}
+    return found
 
 
 def test_setup_cfg_lists_every_package():
