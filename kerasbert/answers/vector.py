@@ -191,6 +191,12 @@ def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return (one * other).sum(-1) / np.maximum(norms, 1e-12)
 
 
+def quantized(vectors: np.ndarray) -> np.ndarray:
+    """float32 [..., H] -> int8 [..., H]: over the largest number of each, half to even; zeros stay."""
+    largest = np.abs(vectors).max(axis=-1, keepdims=True, initial=0.0)
+    return np.rint(vectors / np.where(largest > 0, largest, 1) * np.float32(127)).astype(np.int8)
+
+
 KIND = VectorKind()
 
 

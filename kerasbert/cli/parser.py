@@ -126,13 +126,11 @@ class Parser(argparse.ArgumentParser):
         try:
             return super()._get_value(action, text)
         except argparse.ArgumentError:
-            name = "/".join(action.option_strings) or str(action.metavar or action.dest)
-            if action.type in (int, float):
-                what = "a whole number" if action.type is int else "a number such as 0.001"
-                self.error(f"{name} must be {what}. Received: {text!r}")
-            if action.type is str or not isinstance(action.metavar, str):
+            wanted = {int: "a whole number", float: "a number such as 0.001"}.get(action.type)
+            if action.type is str or not (wanted or isinstance(action.metavar, str)):
                 raise
-            self.error(f"{name} must be such as {action.metavar}. Received: {text!r}")
+            name = "/".join(action.option_strings) or str(action.metavar or action.dest)
+            self.error(f"{name} must be {wanted or f'such as {action.metavar}'}. Received: {text!r}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a value that is not among the choices and name the nearest."""

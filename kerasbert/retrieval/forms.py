@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from kerasbert.answers.vector import quantized
 from kerasbert.errors import InputError
 
 DTYPES: Mapping[str, str] = {"float32": "float32", "float16": "float16", "int8": "int8", "binary": "uint8"}
@@ -37,8 +38,7 @@ def stored(vectors: np.ndarray, dtype: str) -> np.ndarray:
     if dtype == "binary":
         return np.packbits(vectors > 0, axis=-1)
     if dtype == "int8":
-        largest = np.abs(vectors).max(axis=-1, keepdims=True, initial=0.0)
-        return np.rint(vectors / np.maximum(largest, LEAST) * 127).astype("int8")
+        return quantized(vectors)
     return vectors.astype(DTYPES[dtype])
 
 

@@ -8,7 +8,6 @@ from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare, show
-from kerasbert.storage import places
 from .. import samples
 from .running import load, runtime_options
 
@@ -42,7 +41,6 @@ def _index(options: argparse.Namespace) -> None:
     from kerasbert.retrieval.passages import Source
     from ..runtime.stored_index import write
 
-    places.check_file(options.out, options.overwrite, "index", [options.file, options.data])
     check_files([options.data])
     model = load(options)
     column = options.text_column or (model.bundle.columns or reader.TEXT)[0]

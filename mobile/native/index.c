@@ -100,7 +100,7 @@ KB_API void kb_index_close(kb_index *index) {
 KB_API size_t kb_index_count(const kb_index *index) { return index->count; }
 KB_API size_t kb_index_width(const kb_index *index) { return index->width; }
 
-/* A vector in int8, as `quantized` of stored_index.py, and 1 / its length; 0 where a number is not finite. */
+/* A vector in int8, as `quantized` of answers/vector.py, and 1 / its length; 0 where a number is not finite. */
 static int query_of(const float *vector, size_t width, int8_t *query, double *inverse) {
   float largest = 0;
   int64_t squares = 0;

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kerasbert.answers.vector import Hit, VectorKind
+from kerasbert.answers.vector import Hit, VectorKind, quantized
 from kerasbert.errors import InputError, no_file
 from kerasbert.storage import files
 
@@ -29,12 +29,6 @@ MAGIC = b"KBINDEX\x01"
 HEAD = struct.Struct("<8sQQII32s")
 BLOCK = 16384  # vectors at once
 EXACT = 1040  # numbers of a vector of which float32 sums 127 * 127 exactly
-
-
-def quantized(vectors: np.ndarray) -> np.ndarray:
-    """float32 [..., H] -> int8 [..., H]: over the largest number of each, half to even; zeros stay."""
-    largest = np.abs(vectors).max(axis=-1, keepdims=True, initial=0.0)
-    return np.rint(vectors / np.where(largest > 0, largest, 1) * np.float32(127)).astype(np.int8)
 
 
 def inverse(numbers: np.ndarray) -> np.ndarray:

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
+from kerasbert.answers.vector import quantized
 from kerasbert.errors import InputError
 from kerasbert.mobile import compress
 from kerasbert.mobile.cli import main
 from kerasbert.mobile.runtime import Index, StoredIndex, load
-from kerasbert.mobile.runtime.stored_index import EXACT, inverse, quantized, write
+from kerasbert.mobile.runtime.stored_index import EXACT, inverse, write
 from tests.mobile.conftest import TEXTS
 
 NOTES = [

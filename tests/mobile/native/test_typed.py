@@ -136,6 +136,13 @@ def told(command: list, name: str, path: Path, lines: str = "") -> str:
     return done.stdout
 
 
+def check_refusals(command: list, file: Asked, folder: Path, missing: str) -> None:
+    """What a driver says of a file that is not there, and of one that answers with another kind than asked."""
+    assert missing in told(command, "Classifier", folder / "none.tflite")
+    other = "Tagger" if file.kind != "tags" else "Embedder"
+    assert f"error the file answers with {file.kind}, expected" in told(command, other, file.path)
+
+
 @pytest.fixture(scope="module")
 def cpp(tmp_path_factory) -> list:
     """The driver in C++ under the sanitizers."""
@@ -153,9 +160,7 @@ def test_in_cpp(cpp, file):
 
 
 def test_what_cpp_is_told(cpp, file, tmp_path):
-    assert "cannot read" in told(cpp, "Classifier", tmp_path / "none.tflite")
-    other = "Tagger" if file.kind != "tags" else "Embedder"
-    assert f"error the file answers with {file.kind}, expected" in told(cpp, other, file.path)
+    check_refusals(cpp, file, tmp_path, "cannot read")
 
 
 def test_the_cpp_header_without_exceptions(tmp_path):
@@ -188,9 +193,7 @@ def test_on_the_jvm(java, file):
 
 
 def test_what_the_jvm_is_told(java, file, tmp_path):
-    assert "cannot read" in told(java, "Classifier", tmp_path / "none.tflite")
-    other = "Tagger" if file.kind != "tags" else "Embedder"
-    assert f"error the file answers with {file.kind}, expected" in told(java, other, file.path)
+    check_refusals(java, file, tmp_path, "cannot read")
     if file.kind == "tags":
         assert told(java, "Tagger", file.path, "cancel\n") == "cancelled true: the answer was cancelled\n"
     if file.kind == "choice":
@@ -221,9 +224,7 @@ def test_in_node(node, file):
 
 
 def test_what_node_is_told(node, file, tmp_path):
-    assert "no such file" in told(node, "Classifier", tmp_path / "none.tflite")
-    other = "Tagger" if file.kind != "tags" else "Embedder"
-    assert f"error the file answers with {file.kind}, expected" in told(node, other, file.path)
+    check_refusals(node, file, tmp_path, "no such file")
 
 
 @pytest.fixture(scope="module")
