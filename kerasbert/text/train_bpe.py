@@ -2,9 +2,9 @@
 
 import heapq
 import itertools
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from kerasbert.errors import InputError
 from kerasbert.text.bpe import ALPHABET, SPECIALS, BytePairEncoding, split_words
@@ -13,6 +13,8 @@ from kerasbert.text.train import LETTERS, count_words, lines_of
 from kerasbert.text.word_bpe import END, WordPairEncoding
 from kerasbert.text.word_bpe import SPECIALS as WORD_SPECIALS
 
+Pair = tuple[str, str]
+Word = TypeVar("Word", bound=Sequence[str])
 LEAST = 2  # a rarer pair is not merged
 
 
@@ -78,7 +80,7 @@ def train_word_bpe(text: Iterable[str | bytes], size: int, *, lowercase: bool = 
     return WordPairEncoding(pieces, merges, lowercase=lowercase)
 
 
-def learn_merges(words: Mapping[Any, int], count: int) -> list[tuple[tuple[str, str], int]]:
+def learn_merges(words: Mapping[Word, int], count: int) -> list[tuple[Pair, int]]:
     """The first `count` merges with how often each pair occurred.
 
     Of pairs that are equally frequent the smaller comes first: by left symbol, then by right one, in code point order.
@@ -89,50 +91,52 @@ def learn_merges(words: Mapping[Any, int], count: int) -> list[tuple[tuple[str, 
     """
     symbols = [list(word) for word in words]
     numbers = list(words.values())
-    counts = Counter[tuple[str, str]]()
-    places: dict[tuple[str, str], set[int]] = {}
+    counts: dict[Pair, int] = defaultdict(int)
+    places: dict[Pair, list[int]] = defaultdict(list)  # the words that hold a pair, or did
     for i, word in enumerate(symbols):
         for pair in itertools.pairwise(word):
             counts[pair] += numbers[i]
-            places.setdefault(pair, set()).add(i)
+            places[pair].append(i)
     heap = [(-number, pair) for pair, number in counts.items()]
     heapq.heapify(heap)
-    merges = []
+    merges: list[tuple[Pair, int]] = []
     while heap and len(merges) < count:
         number, pair = heapq.heappop(heap)
-        if -number != counts[pair]:
-            continue  # has changed; its present count is in the heap too
-        if -number < LEAST:
+        present = counts[pair]
+        if present != -number:
+            if 0 < present < -number:  # rarer by now; one that is more frequent is in the heap again
+                heapq.heappush(heap, (-present, pair))
+            continue
+        if present < LEAST:
             break
-        merges.append((pair, -number))
-        changed = set()
+        merges.append((pair, present))
+        formed: dict[Pair, int] = defaultdict(int)
         for i in places.pop(pair):
-            changed |= _merge(symbols, i, pair, numbers[i], counts, places)
-        counts.pop(pair, None)
-        changed.discard(pair)
-        for other in sorted(changed):
-            if counts[other] > 0:
-                heapq.heappush(heap, (-counts[other], other))
+            for other in _merge(symbols[i], pair, numbers[i], counts):
+                formed[other] += numbers[i]
+                places[other].append(i)
+        del counts[pair]
+        for other, number in formed.items():
+            counts[other] += number
+            heapq.heappush(heap, (-counts[other], other))
     return merges
 
 
-def _merge(
-    symbols: list[list[str]], i: int, pair: tuple[str, str], number: int, counts: Counter, places: dict
-) -> set[tuple[str, str]]:
-    """Merge a pair in a word; the pairs whose counts change."""
-    old, new, at = symbols[i], [], 0
-    while at < len(old):
-        if at + 1 < len(old) and (old[at], old[at + 1]) == pair:
-            new.append(old[at] + old[at + 1])
-            at += 2
-        else:
-            new.append(old[at])
-            at += 1
-    symbols[i] = new
-    before, after = list(itertools.pairwise(old)), list(itertools.pairwise(new))
-    for other in before:
-        counts[other] -= number
-    for other in after:
-        counts[other] += number
-        places.setdefault(other, set()).add(i)
-    return {*before, *after}
+def _merge(word: list[str], pair: Pair, number: int, counts: dict[Pair, int]) -> list[Pair]:
+    """Merge a pair wherever it stands in a word; its neighbours' counts lose `number`, and the pairs that form are returned."""
+    left, right = pair
+    formed = []
+    at, last = 0, len(word) - 1
+    while left in word[at:last]:
+        at = word.index(left, at, last)
+        if word[at + 1] == right:
+            word[at : at + 2] = [left + right]
+            last -= 1
+            if at:
+                counts[word[at - 1], left] -= number
+                formed.append((word[at - 1], word[at]))
+            if at < last:
+                counts[right, word[at + 1]] -= number
+                formed.append((word[at], word[at + 1]))
+        at += 1
+    return formed

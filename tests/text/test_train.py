@@ -94,11 +94,13 @@ def test_the_textbook_dictionary():
     assert learn_merges(backwards, 10) == learn_merges(words, 10)
 
 
-def test_merges_count_as_a_slow_count_does():
-    """Against counting all pairs again after each merge."""
-    words = {"banana": 3, "bandana": 2, "aaaa": 4, "anna": 1}
+@pytest.mark.parametrize("letters", ["a", "ab", "abcde", "abcdefghij"])
+def test_merges_count_as_a_slow_count_does(letters):
+    """Against counting all pairs again after each merge; repeated letters overlap with themselves."""
+    draw = random.Random(letters)
+    words = {"".join(draw.choices(letters, k=draw.randint(1, 12))): draw.randint(1, 9) for _ in range(40)}
     symbols = {word: list(word) for word in words}
-    for (left, right), number in learn_merges(words, 8):
+    for (left, right), number in learn_merges(words, 60):
         counts: dict = {}
         for word, parts in symbols.items():
             for pair in itertools.pairwise(parts):
