@@ -94,7 +94,7 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/export/messages.py",
     "kerasbert/export/status.py",
     *(f"kerasbert/export/server/{name}.py" for name in ("batching", "folders", "http", "json_arrays", "metrics")),
-    *(f"kerasbert/export/server/{name}.py" for name in ("models", "rest", "rpc", "run")),
+    *(f"kerasbert/export/server/{name}.py" for name in ("models", "rest", "rpc", "run", "said")),
     "mobile/__init__.py",
     "mobile/cli.py",
     "mobile/golden.py",

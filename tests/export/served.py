@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -132,6 +133,18 @@ def ask(port: int, path: str, body: object = None) -> tuple[int, dict]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.load(error)
+
+
+def raw(port, data, end=False):
+    """What a server sends to bytes on a socket, until it closes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as link:
+        link.sendall(data)
+        if end:
+            link.shutdown(socket.SHUT_WR)
+        parts = []
+        while part := link.recv(1 << 16):
+            parts.append(part)
+    return b"".join(parts).decode()
 
 
 def row(text, n):

@@ -1,10 +1,8 @@
 """`kerasbert serve` answers as TF Serving does: REST and gRPC, right and wrong calls."""
 
-import asyncio
 import base64
 import gzip
 import json
-import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -14,9 +12,7 @@ import tensorflow as tf
 
 from kerasbert.export import messages
 from kerasbert.export.messages import message
-from kerasbert.export.server.http import HttpServer, Limits
-from kerasbert.export.server.run import bound
-from tests.export.served import PREDICT, ask, call, predict_request, row
+from tests.export.served import PREDICT, ask, call, predict_request, raw, row
 
 
 def test_rows_and_columns_are_those_of_the_rest_api(tiny):
@@ -204,18 +200,6 @@ def test_a_fault_of_the_model_is_told_to_the_caller_and_on_stderr(tiny, monkeypa
     assert capsys.readouterr().err.count("Traceback") == 2
 
 
-def raw(port, data, end=False):
-    """What a server sends to bytes on a socket, until it closes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as link:
-        link.sendall(data)
-        if end:
-            link.shutdown(socket.SHUT_WR)
-        parts = []
-        while part := link.recv(1 << 16):
-            parts.append(part)
-    return b"".join(parts).decode()
-
-
 def packed(head, body, cut=0):
     """A request with a body by gzip, whose last bytes may be missing."""
     data = gzip.compress(body.encode(), mtime=0)
@@ -263,29 +247,3 @@ def test_clients_that_are_no_good_ones_cost_no_other(tiny):
             assert f"HTTP/1.1 {case[2]} " in answer, (case, answer)
             assert case[3] in answer, (case, answer)
     assert ask(tiny.ports[0], PREDICT, {"instances": [row("a", 0)]})[0] == 200
-
-
-def test_more_connections_than_there_may_be_are_told_so():
-    async def handle(method, target, body):
-        return 200, "text/plain", f"{method} {target} {len(body)}".encode()
-
-    async def read(port, sent):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(sent)
-        return (await reader.readuntil(b"}" if not sent else b" 0")).decode(), writer
-
-    async def check():
-        server = HttpServer(handle, Limits(connections=1))
-        with bound("127.0.0.1", 0, "--port") as listener:
-            await server.start(listener)
-            port = listener.getsockname()[1]
-            first, open_ = await read(port, b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
-            second, refused = await read(port, b"")
-            open_.close()
-            refused.close()
-            await server.stop(5)
-        assert first.endswith("GET /x 0")
-        assert second.startswith("HTTP/1.1 503 Service Unavailable\r\n")
-        assert '"error": "1 connections are open, the most that may: try again later"' in second
-
-    asyncio.run(check())

@@ -1,5 +1,6 @@
 """Which models and versions lie on the disk. Imports no TensorFlow: mistakes are told before it is there."""
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -8,8 +9,9 @@ from pathlib import Path
 from kerasbert.errors import InputError
 from kerasbert.export.serve_check import SUMS, differing
 
+CARD = "MODEL_CARD.md"
 CHECKED = ("saved_model.pb", "variables/", "assets/", "assets.extra/")  # a card may be edited
-Stamp = tuple[tuple[str, int, int], ...]
+Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 def named(folders: Sequence[str], name: str | None) -> Mapping[str, Path]:
@@ -74,20 +76,35 @@ def versions(folder: Path) -> dict[int, Path]:
         return {int(name) if name.isdigit() else 1: folder}
     if not folder.is_dir():
         return {}
-    numbered = {int(each.name): each for each in folder.iterdir() if re.fullmatch("[0-9]+", each.name)}
-    return {number: numbered[number] for number in sorted(numbered) if (numbered[number] / "saved_model.pb").is_file()}
+    numbered: dict[int, Path] = {}
+    for each in sorted(folder.iterdir(), key=lambda each: (len(each.name), each.name)):  # 3 before 03
+        if re.fullmatch("[0-9]{1,18}", each.name) and _holds_model(each):
+            numbered.setdefault(int(each.name), each)
+    return dict(sorted(numbered.items()))
+
+
+def misnamed(folder: Path, known: Mapping[int, Path]) -> list[str]:
+    """Folders in that of a model which hold a SavedModel and are none of its `known` versions."""
+    inside = () if folder in known.values() or not folder.is_dir() else folder.iterdir()
+    return sorted(each.name for each in inside if each not in known.values() and _holds_model(each))
+
+
+def _holds_model(folder: Path) -> bool:
+    try:
+        return (folder / "saved_model.pb").is_file()
+    except PermissionError:  # it is refused, with this reason, when it is read
+        return True
 
 
 def stamp(folder: Path) -> Stamp:
-    """Sizes and times of a version's files: a refused one is tried again when they change."""
+    """Sizes, times and rights of a version's files: a refused one is tried again when they change. A card may be edited."""
     found = []
-    for path in sorted(folder.rglob("*")):
-        try:
-            status = path.stat()
-        except FileNotFoundError:
-            continue
-        found.append((path.name, status.st_size, status.st_mtime_ns))
-    return tuple(found)
+    for place, _, names in os.walk(folder):
+        for name in {*names} - {CARD}:
+            with contextlib.suppress(OSError):  # gone, or not to be read
+                status = os.stat(os.path.join(place, name))
+                found.append((os.path.join(place, name), status.st_size, status.st_mtime_ns, status.st_mode))
+    return tuple(sorted(found))
 
 
 def check_sums(folder: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import http.client
+import re
 import socket
 import zlib
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,7 @@ from typing import Any
 import h11
 
 from kerasbert.export.server.rest import JSON, Answer, problem
+from kerasbert.export.server.said import fault
 
 CHUNK = 1 << 16
 GZIP = (b"gzip", b"x-gzip")
@@ -37,7 +39,14 @@ class Limits:
 
 
 def _encoding(request: h11.Request) -> bytes:
-    return dict(request.headers).get(b"content-encoding", b"identity").lower()
+    """How a body is compressed; of several headers all."""
+    found = [value.lower() for name, value in request.headers if name == b"content-encoding"]
+    return b", ".join(filter(None, found)) or b"identity"
+
+
+def _line(error: h11.RemoteProtocolError) -> str:
+    """What h11 says of bytes that are no request, as a client knows them."""
+    return re.sub(r"bytearray\(b(.*)\)", r"\1", str(error))
 
 
 class _Refused(Exception):
@@ -58,6 +67,7 @@ class HttpServer:
     def __init__(self, handle: Handle, limits: Limits) -> None:
         self.handle, self.limits = handle, limits
         self.connections: dict[asyncio.Task, bool] = {}  # whether it has a request
+        self.refused: set[asyncio.Task] = set()  # more than may be: open until they have read so
         self.stopping = False
         self.server: asyncio.Server | None = None
 
@@ -81,15 +91,30 @@ class HttpServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task: Any = asyncio.current_task()
-        self.connections[task] = False
+        one, most = _Connection(self, task, reader, writer), self.limits.connections
         try:
             with contextlib.suppress(ConnectionError, TimeoutError, h11.LocalProtocolError, asyncio.CancelledError):
-                await _Connection(self, task, reader, writer).run()
+                if len(self.connections) < most:
+                    self.connections[task] = False
+                    await one.run()
+                elif len(self.refused) < most:
+                    self.refused.add(task)
+                    await one.refuse(503, f"{most} connections are open, the most that may: try again later")
+        except Exception as error:  # a fault of ours ends one connection, not the server
+            fault("a connection", error)
         finally:
-            del self.connections[task]
-            writer.close()
-            with contextlib.suppress(ConnectionError, OSError, asyncio.CancelledError):
-                await writer.wait_closed()
+            self.connections.pop(task, None)
+            self.refused.discard(task)
+            await _close(writer, LINGER if self.stopping else self.limits.seconds)
+
+
+async def _close(writer: asyncio.StreamWriter, seconds: float) -> None:
+    """Close a connection, whose client may never read what it asked for."""
+    writer.close()
+    with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
+        async with asyncio.timeout(seconds):
+            await writer.wait_closed()
+    writer.transport.abort()
 
 
 class _Connection:
@@ -105,10 +130,6 @@ class _Connection:
     async def run(self) -> None:
         while not self.server.stopping:
             try:
-                if len(self.server.connections) > self.limits.connections:
-                    raise _Refused(
-                        503, f"{self.limits.connections} connections are open, the most that may: try again later"
-                    )
                 request = await self._event()
                 if not isinstance(request, h11.Request):
                     return
@@ -120,18 +141,22 @@ class _Connection:
                     body = await asyncio.to_thread(self._unpacked, body)
                 answer = await self.server.handle(method, target, body)
             except _Refused as error:
-                await self._send(error.status, JSON, problem(str(error)), b"")
-                return await self._linger()
+                return await self.refuse(error.status, str(error))
             except h11.RemoteProtocolError as error:
-                said = {431: TOO_LONG}
                 status = error.error_status_hint
-                await self._send(status, JSON, problem(said.get(status, f"no request of HTTP/1.1: {error}")), b"")
-                return await self._linger()
+                return await self.refuse(
+                    status, TOO_LONG if status == 431 else f"no request of HTTP/1.1: {_line(error)}"
+                )
             await self._send(*answer, request.method)
             if self.http.our_state is not h11.DONE or self.http.their_state is not h11.DONE:
                 return await self._linger()
             self.http.start_next_cycle()
             self.server.connections[self.task] = False
+
+    async def refuse(self, status: int, line: str) -> None:
+        """Answer what is no request, or may not be one, and end."""
+        await self._send(status, JSON, problem(line), b"")
+        await self._linger()
 
     async def _event(self) -> Any:
         """The next of h11's events; a client that takes too long is refused, one that sent nothing is left."""
@@ -157,6 +182,11 @@ class _Connection:
         if sum(len(name) + len(value) for name, value in request.headers) + len(request.target) > HEAD:
             raise _Refused(431, TOO_LONG)
         headers = dict(request.headers)
+        if request.http_version not in (b"1.0", b"1.1"):
+            version = request.http_version.decode("ascii")
+            raise _Refused(505, f"here HTTP/1.1 is spoken, not {version}: gRPC has a port of its own")
+        if b"transfer-encoding" in headers and b"content-length" in headers:  # what stands before us may take the other
+            raise _Refused(400, "a request has a Content-Length or a Transfer-Encoding, not both")
         length = int(headers.get(b"content-length", b"0"))
         if length > self.limits.body:
             raise self._large(f"has {length} bytes")

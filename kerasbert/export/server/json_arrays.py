@@ -25,11 +25,16 @@ def parsed(body: bytes, keys: Set[str]) -> dict[str, Any]:
     if not body:
         raise invalid("JSON Parse error: The document is empty")
     try:
-        found = json.loads(body)
+        found = json.loads(body.decode("utf-8-sig"))
     except RecursionError:
         raise invalid("JSON Parse error: nested too deep") from None
-    except ValueError as error:  # of bytes that are no UTF-8 too
+    except UnicodeDecodeError as error:
+        where = f"byte {error.object[error.start]:#04x} at {error.start}"
+        raise invalid(f"JSON Parse error: the body is no UTF-8: {where}") from None
+    except json.JSONDecodeError as error:
         raise invalid(f"JSON Parse error: {error}") from None
+    except ValueError:
+        raise invalid("JSON Parse error: a number has too many digits") from None
     if not isinstance(found, dict):
         raise invalid(f"JSON Value: {_short(found)} Is not object")
     if unknown := sorted(found.keys() - keys):

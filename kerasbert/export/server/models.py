@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -14,6 +13,7 @@ import numpy as np
 
 from kerasbert.export.server import batching, folders
 from kerasbert.export.server.metrics import Metrics
+from kerasbert.export.server.said import fault, say
 from kerasbert.export.status import CallError
 
 
@@ -63,19 +63,33 @@ class Model:
         self.name, self.folder, self.keep, self.changes = name, folder, keep, changes
         self.slots, self.pool, self.metrics = slots, pool, metrics
         self.versions: dict[int, Version] = {}
-        self.refused: dict[int, tuple[folders.Stamp, str]] = {}
+        self.stamps: dict[int, folders.Stamp] = {}  # of the versions when they were read
+        self.refused: dict[int, str] = {}
+        self.remark = ""  # the last that was told of the folder
         self.loading: int | None = None
         self.loader = ThreadPoolExecutor(1, "load")
 
     async def refresh(self) -> None:
-        """Load what is new among the newest versions and let go what is not among them; refused ones leave the old ones."""
+        """Load what is new among the newest versions and let go what is not among them; refused ones leave the old ones.
+
+        A folder that cannot be read leaves them too.
+        """
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self.loader, folders.versions, self.folder)
+        try:
+            found = await loop.run_in_executor(self.loader, folders.versions, self.folder)
+            remark = await loop.run_in_executor(self.loader, self._remark, found)
+        except OSError as error:  # a disk that is away for a while
+            found, remark = {}, f"{self.folder} cannot be read: {error.strerror or error}"
+        if remark and remark != self.remark:
+            self._say(remark)
+        self.remark = remark
         wanted: list[int] = []
         for number in sorted(found, reverse=True):
             if len(wanted) < self.keep and (number in self.versions or await self._load(number, found[number])):
                 wanted.append(number)
-        self.refused = {number: said for number, said in self.refused.items() if number in found}
+        for known in (self.refused, self.stamps):
+            for number in known.keys() - found.keys() - self.versions.keys():
+                known.pop(number)
         for number in [number for number in self.versions if number not in wanted and wanted]:
             del self.versions[number]
             self._say(f"version {number} is no longer served")
@@ -85,14 +99,15 @@ class Model:
         """Whether a version was loaded."""
         loop, start = asyncio.get_running_loop(), time.monotonic()
         stamp = await loop.run_in_executor(self.loader, folders.stamp, folder)
-        if self.refused.get(number, ((), ""))[0] == stamp:
+        if number in self.refused and self.stamps[number] == stamp:
             return False
+        self.stamps[number] = stamp
         self.loading = number
         try:
             version = await loop.run_in_executor(self.loader, self._open, number, folder)
         except Exception as error:  # whatever a damaged file makes TensorFlow raise
             line = " ".join(str(error).split())[:300] or type(error).__name__
-            self.refused[number] = stamp, line
+            self.refused[number] = line
             goes_on = f". Version {max(self.versions)} goes on" if self.versions else ""
             self._say(f"version {number} is refused: {line}{goes_on}")
             return False
@@ -112,8 +127,25 @@ class Model:
         told = self.metrics.batch(self.name)
         return Version(number, Loaded(folder), lambda run: batching.Queue(run, how, self.slots, self.pool, told))
 
+    def _remark(self, found: Mapping[int, Path]) -> str:
+        """What whoever changed the folder did not mean; "" for nothing."""
+        gone = [number for number in self.versions if number not in found]
+        changed = [
+            number
+            for number in self.versions
+            if number in found and folders.stamp(found[number]) != self.stamps[number]
+        ]
+        if gone and not found:
+            return f"no version is in {self.folder} any more: {max(gone)} goes on as it was read"
+        if changed:
+            again = "put what is new into a folder of the next number"
+            return f"version {max(changed)} changed on the disk and goes on as it was read: {again}"
+        if wrong := folders.misnamed(self.folder, found):
+            return f"{wrong[0]} in {self.folder} is no version: folders called 1, 2, ... are, each number once"
+        return ""
+
     def _say(self, line: str) -> None:
-        print(f"{self.name}: {line}", file=sys.stderr, flush=True)
+        say(f"{self.name}: {line}")
 
     def find(self, number: int | None = None) -> Version:
         """The version of a number, or the newest.
@@ -135,7 +167,7 @@ class Model:
             CallError: no such version.
         """
         states: dict[int, tuple[str, str]] = dict.fromkeys(self.versions, ("AVAILABLE", ""))
-        states |= {each: ("END", line) for each, (_, line) in self.refused.items() if each not in self.versions}
+        states |= {each: ("END", line) for each, line in self.refused.items() if each not in self.versions}
         states |= {} if self.loading is None else {self.loading: ("LOADING", "")}
         found = [(each, *states[each]) for each in sorted(states, reverse=True) if number in (None, each)]
         if not found:
@@ -167,5 +199,5 @@ class Models(dict[str, Model]):
             await asyncio.sleep(seconds)
             try:
                 await self.refresh()
-            except OSError as error:  # a disk that is away for a while
-                print(f"looking for versions: {error}", file=sys.stderr, flush=True)
+            except Exception as error:
+                fault("looking for versions", error)

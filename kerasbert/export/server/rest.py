@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import traceback
 import urllib.parse
 from typing import Any
 
@@ -11,6 +10,7 @@ from kerasbert.export.server import examples, json_arrays
 from kerasbert.export.server.examples import APIS, Api
 from kerasbert.export.server.metrics import Metrics
 from kerasbert.export.server.models import Models, Version
+from kerasbert.export.server.said import fault
 from kerasbert.export.status import CallError, invalid
 
 JSON, TEXT = "application/json", "text/plain; version=0.0.4; charset=utf-8"
@@ -37,7 +37,7 @@ class Rest:
         """The answer to a request, whatever it is; to HEAD that of GET, whose body is not sent."""
         method = "GET" if method == "HEAD" else method
         try:
-            return await self._answer(method, urllib.parse.unquote(target.partition("?")[0]), body)
+            return await self._answer(method, _path(target), body)
         except CallError as error:
             return error.http, JSON, problem(str(error))
         except Exception as error:  # a fault of ours, or of the model
@@ -62,7 +62,9 @@ class Rest:
         if not path.lower().startswith("/v1/"):
             known = "GET /v1/models/NAME, GET /metrics, POST /v1/models/NAME:predict"
             raise CallError("NOT_FOUND", f"nothing is at {method} {path[:100]}. There are: {known}")
-        raise invalid(f"Malformed request: {method} {path[:200]}")
+        raise invalid(
+            f"Malformed request: {method} {path[:200]}{': ask it by POST' * bool(PREDICTION.fullmatch(path))}"
+        )
 
     async def _predicted(self, chosen: Version, body: bytes) -> bytes:
         def read() -> tuple[str, Any, bool]:
@@ -114,6 +116,15 @@ class Rest:
         return self.metrics.text(waiting, served)
 
 
+def _path(target: str) -> str:
+    """The path of a request, whose target a proxy sends with the host.
+
+    >>> _path("http://host:8501/v1/models/a%20b?x=y"), _path("/v1/models/a")
+    ('/v1/models/a b', '/v1/models/a')
+    """
+    return urllib.parse.unquote(re.sub("^https?://[^/?]*", "", target, flags=re.I).partition("?")[0])
+
+
 def _number(version: str | None, label: str | None) -> int | None:
     if label:
         raise unlabelled(label)
@@ -123,12 +134,6 @@ def _number(version: str | None, label: str | None) -> int | None:
 def unlabelled(label: str) -> CallError:
     """TF Serving's refusal of a label: here versions have none."""
     return invalid(f"Unrecognized servable version label: {label[:100]}: versions have numbers alone")
-
-
-def fault(what: str, error: Exception) -> str:
-    """What a caller is told of an error that is none of his; whoever runs the server is told where it happened."""
-    traceback.print_exception(error)
-    return f"{what}: unexpected {type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def problem(line: str) -> bytes:

@@ -13,7 +13,8 @@ from kerasbert.export.server import examples
 from kerasbert.export.server.examples import APIS, Api
 from kerasbert.export.server.metrics import Metrics
 from kerasbert.export.server.models import Model, Models, Version
-from kerasbert.export.server.rest import fault, unlabelled
+from kerasbert.export.server.rest import unlabelled
+from kerasbert.export.server.said import fault
 from kerasbert.export.status import CODES, CallError, invalid
 
 Method = Callable[[Any], Awaitable[Any]]

@@ -22,6 +22,9 @@ from kerasbert.export.server.metrics import Metrics
 from kerasbert.export.server.models import Model, Models
 from kerasbert.export.server.rest import Rest
 from kerasbert.export.server.rpc import Rpc
+from kerasbert.export.server.said import say
+
+OTHER_FILES = 200  # that TensorFlow, the models and gRPC open
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +57,12 @@ def run(settings: Settings) -> int:
     Raises:
         InputError: a port is taken, or no version of a model can be loaded.
     """
-    return asyncio.run(Server(settings).run())
+    server = Server(settings)
+    status = asyncio.run(server.run())
+    if not server.ready.is_set():  # a signal came: what TensorFlow still reads is not waited for
+        sys.stdout.flush()
+        os._exit(status)
+    return status
 
 
 class Server:
@@ -70,17 +78,20 @@ class Server:
     def __init__(self, settings: Settings, signals: bool = True) -> None:
         self.settings, self.metrics, self.models = settings, Metrics(), Models()
         self.ports, self.ready = (0, 0), threading.Event()
-        self.handled = (signal.SIGTERM, signal.SIGINT) if signals else ()
+        self.handled = [signal.SIGTERM, signal.SIGINT] if signals else []
+        if signals and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+            self.handled.append(signal.SIGHUP)
         self.stopped = asyncio.Event()
-        self.signals = 0
+        self.asked = False
 
     async def run(self) -> int:
         """Bind, load, answer, and answer what had begun -> the status of the process."""
         loop, settings = asyncio.get_running_loop(), self.settings
+        loop.set_exception_handler(_tell)
         with contextlib.closing(bound(settings.host, settings.port, "--port")) as listener:
             rpc = self._rpc(listener.getsockname()[1])
             for number in self.handled:
-                loop.add_signal_handler(number, self.stop)
+                loop.add_signal_handler(number, self.stop, number)
             try:
                 if await self._loaded():
                     await self._answer(listener, rpc)
@@ -93,8 +104,12 @@ class Server:
     async def _answer(self, listener: socket.socket, rpc: grpc.aio.Server) -> None:
         """Answer requests until a stop."""
         settings = self.settings
-        http = HttpServer(Rest(self.models, self.metrics), Limits(settings.max_body, settings.timeout))
-        await http.start(listener)
+        limits = Limits(settings.max_body, settings.timeout, connections())
+        http = HttpServer(Rest(self.models, self.metrics), limits)
+        try:
+            await http.start(listener)
+        except OSError as error:  # of one that began at the same time
+            raise _refused(settings.host, self.ports[0], "--port", error) from error
         await rpc.start()
         host, names = _bracketed(settings.host), ", ".join(self.models)
         print(f"serving {names}: http://{host}:{self.ports[0]}/v1/models/NAME, gRPC {host}:{self.ports[1]}", flush=True)
@@ -102,15 +117,15 @@ class Server:
         polling = asyncio.get_running_loop().create_task(self.models.poll(settings.poll))
         await self.stopped.wait()
         polling.cancel()
-        print("stopping: requests that have begun are answered", file=sys.stderr, flush=True)
+        say("stopping: requests that have begun are answered")
         await asyncio.gather(http.stop(settings.grace), rpc.stop(settings.grace))
 
-    def stop(self) -> None:
-        """Answer what has begun and end; asked a second time, end at once."""
-        self.signals += 1
+    def stop(self, number: int) -> None:
+        """Answer what has begun and end; asked a second time, end at once, as of that signal."""
+        if self.asked:
+            os._exit(128 + number)
+        self.asked = True
         self.stopped.set()
-        if self.signals > 1:
-            os._exit(130)
 
     def _rpc(self, port: int) -> grpc.aio.Server:
         """The server of gRPC, bound."""
@@ -120,6 +135,8 @@ class Server:
             ("grpc.max_receive_message_length", settings.max_body),
             ("grpc.max_send_message_length", -1),
         ]
+        if settings.grpc_port and settings.grpc_port == port:
+            raise InputError(f"REST and gRPC have a port each, not both {port}: give another by --port or --grpc-port")
         if settings.grpc_port:
             bound(settings.host, settings.grpc_port, "--grpc-port").close()
         server = grpc.aio.server(options=options)
@@ -141,12 +158,13 @@ class Server:
         how = {"keep": self.settings.versions, "changes": self.settings.changes, "metrics": self.metrics}
         for name, folder in self.settings.models.items():
             self.models[name] = Model(name, folder, slots=slots, pool=pool, **how)
-        print("loading TensorFlow", file=sys.stderr, flush=True)
+        say("loading TensorFlow")
         loading = asyncio.ensure_future(self.models.refresh())
         stopped = asyncio.ensure_future(self.stopped.wait())
         await asyncio.wait([loading, stopped], return_when=asyncio.FIRST_COMPLETED)
         if not loading.done():
             loading.cancel()
+            say("stopping: no model is loaded yet")
             return False
         stopped.cancel()
         loading.result()
@@ -180,7 +198,32 @@ def bound(host: str, port: int, option: str) -> socket.socket:
         made.bind((host, port))
     except OSError as error:
         made.close()
-        taken = f"port {port} of {host} is taken: stop what listens there, or give another by {option}"
-        line = taken if error.errno == errno.EADDRINUSE else f"cannot listen at {host}:{port}: {error.strerror}"
-        raise InputError(line) from error
+        raise _refused(host, port, option, error) from error
     return made
+
+
+def _refused(host: str, port: int, option: str, error: OSError) -> InputError:
+    taken = f"port {port} of {host} is taken: stop what listens there, or give another by {option}"
+    line = taken if error.errno == errno.EADDRINUSE else f"cannot listen at {host}:{port}: {error.strerror}"
+    return InputError(line)
+
+
+def connections() -> int:
+    """How many connections of REST may stand: as many more are told that they are too many, and each is a file (ulimit -n)."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = Limits.connections
+    return most if files == resource.RLIM_INFINITY else max(1, min(most, (files - OTHER_FILES) // 2))
+
+
+def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What the loop cannot do, such as to take a connection where no file may be opened, in a line."""
+    error = context.get("exception")
+    if isinstance(error, OSError):
+        say(f"{context['message']}: {error.strerror or error}")
+    else:
+        loop.default_exception_handler(context)
