@@ -198,15 +198,10 @@ def one_or_more(some: Callable, packed: dict[str, tf.Tensor]) -> dict[str, tf.Te
 
 
 def by_length(some: Callable[[dict], dict], packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """What `some` gives of rows, GROUP at once in the order of their lengths: a short text is not padded to a long stranger's.
-
-    An answer that is as wide as its row is given of all rows at once.
-    """
+    """What `some` gives of rows, GROUP at once in the order of their lengths: a short text is not padded to a long stranger's."""
     longest_first = tf.argsort(tf.reduce_sum(packed["padding_mask"], axis=1), direction="DESCENDING", stable=True)
     ordered = {name: tf.gather(value, longest_first) for name, value in packed.items()}
     whole = in_chunks(lambda rows: some(trimmed(rows)), ordered, GROUP)
-    if any(None in value.shape[1:] for value in whole.values()):
-        return some(packed)
     places = tf.math.invert_permutation(longest_first)
     return {name: tf.gather(value, places) for name, value in whole.items()}
 
@@ -223,6 +218,8 @@ def _of_one_row(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 def in_chunks(run: Callable[[dict], dict], packed: dict[str, tf.Tensor], most: int = ROWS) -> dict[str, tf.Tensor]:
     """`run` on at most so many rows at once: memory does not grow with the length of a document.
 
+    What is wider in some rows than in others, as a list of labels, is filled up with 0 or empty texts.
+
     Args:
         packed: [R, W], R at least 1.
     """
@@ -236,9 +233,19 @@ def in_chunks(run: Callable[[dict], dict], packed: dict[str, tf.Tensor], most: i
 
     def body(number: tf.Tensor, *done: tf.Tensor) -> list[tf.Tensor]:
         outputs = chunk(number)
-        return [number + 1, *(tf.concat([each, outputs[name]], axis=0) for name, each in zip(names, done))]
+        return [number + 1, *(_joined(each, outputs[name]) for name, each in zip(names, done))]
 
     shapes = [tf.TensorShape([]), *(tf.TensorShape([None, *first[name].shape[1:]]) for name in names)]
     state: list[Any] = [tf.constant(1), *(first[name] for name in names)]
     _, *whole = tf.while_loop(lambda number, *_: number < chunks, body, state, shapes)
     return dict(zip(names, whole))
+
+
+def _joined(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    """Rows [A, ...] and [B, ...], one behind the other, each as wide as the wider."""
+    if None in first.shape[1:]:
+        widths = tf.maximum(tf.shape(first), tf.shape(second))[1:]
+        first, second = (
+            tf.pad(each, tf.pad((widths - tf.shape(each)[1:])[:, None], [[1, 0], [1, 0]])) for each in (first, second)
+        )
+    return tf.concat([first, second], axis=0)

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kerasbert.export import signatures
+import kerasbert as kb
+from kerasbert.export import graphs, signatures
+from kerasbert.tasks.base import kind_of
+from kerasbert.testing import battery
+from tests.support import by_hand
+from tests.tasks.test_every_kind import KINDS, check_served, made
 
 SPEC = {name: tf.TensorSpec([None, None], tf.int32) for name in ("token_ids", "padding_mask")}
 
@@ -36,11 +41,35 @@ def test_groups_of_like_length_give_the_rows_in_their_order(count):
     assert widths == [(len(group), group[0]) for group in groups]
 
 
-def test_an_answer_as_wide_as_its_row_is_given_of_all_rows_at_once():
-    run = tf.function(
-        lambda given: signatures.one_or_more(lambda rows: {"twice": 2 * rows["token_ids"]}, given),
-        [SPEC],
-        autograph=False,
-    )
-    given = packed([*range(1, 20)])
-    np.testing.assert_array_equal(run(given)["twice"], 2 * given["token_ids"])
+def test_answers_as_wide_as_their_rows_are_filled_up():
+    """In a graph with a weight TensorFlow computes every group, also where nobody asks: a list of labels failed there."""
+    weight = tf.Variable(2)
+
+    def some(rows):
+        ids = weight * rows["token_ids"]
+        return {"twice": ids, "texts": tf.strings.as_string(ids), "deep": ids[:, :, None] + tf.zeros_like(ids)[:, None]}
+
+    run = tf.function(lambda given: signatures.one_or_more(some, given), [SPEC], autograph=False)
+    given = packed([*range(1, 40)])
+    twice, widths = 2 * given["token_ids"], given["padding_mask"].sum(1)
+    found = run({name: tf.constant(value) for name, value in given.items()})
+    np.testing.assert_array_equal(found["twice"], twice)
+    for texts, row, width in zip(found["texts"].numpy().tolist(), twice.tolist(), widths):
+        assert texts[:width] == [str(each).encode() for each in row[:width]]
+        assert {*texts[width:]} <= {b"0", b""}
+    assert found["deep"].shape == (39, 39, 39)
+    np.testing.assert_array_equal(found["deep"][:, :, 0], twice)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["multi_label", *by_hand(["classification", "regression", "vector"])])
+def test_more_rows_than_run_at_once_are_answered_as_predict_answers(kind, tmp_path):
+    model = made("bert", kind, battery.tokenizer("wordpiece"), tmp_path)
+    inputs = [*KINDS[kind][2]] * 8
+    if kind == "vector":
+        wanted = [{"values": row.tolist()} for row in kb.encode(model, inputs)]
+    else:
+        wanted = [answer.to_json() for answer in kb.predict(model, inputs)]
+    serve = tf.saved_model.load(str(kb.export(model, tmp_path / "serving"))).signatures["serving_default"]
+    given = signatures.given(kind_of(model), graphs.text_names(model), inputs)
+    check_served(model, wanted, {name: value.numpy() for name, value in serve(**given).items()}, inputs)
