@@ -101,6 +101,7 @@ void kb_told_free(kb_told *told);
 int kb_told_source(kb_rows *rows, const kb_text *texts, size_t count); /* the texts that make rows->text; 0: no memory */
 int kb_told_end(kb_rows *rows);                                        /* all is told; 0: no memory */
 kb_text kb_tell_codes(kb_rows *rows, const uint32_t *codes, size_t count); /* a text whose data kb_told_end sets, in their order */
+kb_text kb_tell_text(kb_rows *rows, kb_text text);                         /* likewise */
 void kb_tell_label(kb_rows *rows, kb_text name, double score, int32_t id, int chosen);
 void kb_tell_span(kb_spans *list, const kb_text *label, size_t start, size_t end, double score);
 void kb_tell_value(kb_rows *rows, float value);

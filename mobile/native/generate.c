@@ -144,12 +144,11 @@ static kb_status told(void *context, const kb_written *written, kb_message *mess
 
 /* ---- a text ---- */
 
-static kb_status put_text(writing *w, const kb_written *written, kb_bytes *json, kb_message *message) {
-  kb_text text;
-  kb_status status = text_of(w, written, &text, message);
+static kb_status put_text(writing *w, const kb_written *written, kb_bytes *json, kb_text *text, kb_message *message) {
+  kb_status status = text_of(w, written, text, message);
   if (status != KB_OK) return status;
   kb_put(json, "{\"text\": ");
-  kb_put_string(json, text);
+  kb_put_string(json, *text);
   kb_put(json, ", \"score\": ");
   kb_put_number(json, (double)written->score);
   return KB_OK;
@@ -157,19 +156,24 @@ static kb_status put_text(writing *w, const kb_written *written, kb_bytes *json,
 
 static kb_status put_answer(writing *w, const kb_written *texts, size_t count, kb_text *answer, kb_message *message) {
   kb_bytes *json = &w->runner->writer->json;
+  kb_rows *rows = w->runner->rows;
+  kb_text text;
   size_t i;
   kb_status status;
   json->count = 0, json->failed = 0;
-  status = put_text(w, texts, json, message);
-  for (i = 0; i < count && count > 1 && status == KB_OK; i++) {
-    kb_put(json, i ? ", " : ", \"sequences\": [");
-    status = put_text(w, texts + i, json, message);
-    kb_put(json, i + 1 < count ? "}" : "}]");
+  kb_told_clear(&rows->told);
+  status = put_text(w, texts, json, &text, message);
+  for (i = 0; i < count && status == KB_OK; i++) {
+    if (count > 1) kb_put(json, i ? ", " : ", \"sequences\": [");
+    if (count > 1) status = put_text(w, texts + i, json, &text, message);
+    if (count > 1) kb_put(json, i + 1 < count ? "}" : "}]");
+    if (status == KB_OK) kb_tell_label(rows, kb_tell_text(rows, text), (double)texts[i].score, (int32_t)i, i == 0);
   }
   if (status != KB_OK) return status;
-  kb_put_truncated(json, w->runner->rows);
+  kb_put_truncated(json, rows);
   if (json->failed == KB_NOT_FINITE) return kb_fail(message, KB_DAMAGED, "the network gives logits that are not finite: write the file again");
-  if (json->failed) return kb_no_memory(message);
+  if (json->failed || !kb_told_end(rows)) return kb_no_memory(message);
+  rows->told.view.text = rows->told.view.labels->name;
   answer->data = (const char *)json->data, answer->size = json->count;
   return KB_OK;
 }
@@ -218,6 +222,8 @@ static kb_status generate(writing *w, kb_text text, kb_text options, kb_text *js
   kb_decoding how;
   kb_json said;
   kb_status status = kb_decoding_copy(&how, r->model->generation);
+  kb_rows_free(r->rows);
+  r->rows = NULL;
   if (status != KB_OK) status = kb_no_memory(message);
   memset(&said, 0, sizeof said);
   if (status == KB_OK && options.size > 0) status = kb_json_open(&said, options, "options", message);
@@ -225,10 +231,7 @@ static kb_status generate(writing *w, kb_text text, kb_text options, kb_text *js
   if (status == KB_OK && w->told != NULL && (how.beams > 1 || how.sequences > 1))
     status = kb_fail(message, KB_ARGUMENT, "%s is %ld, expected 1: a text is known at its end alone then", how.beams > 1 ? "beams" : "num_return_sequences", how.beams > 1 ? how.beams : how.sequences);
   w->how = &how;
-  if (status == KB_OK) {
-    kb_rows_free(r->rows);
-    status = kb_rows_new(r->model, &r->rows, message);
-  }
+  if (status == KB_OK) status = kb_rows_new(r->model, &r->rows, message);
   if (status == KB_OK) status = kb_prompt_row(r->rows, &how, text, message);
   if (status == KB_OK) status = write_text(w, json, message);
   kb_decoding_close(&how);

@@ -151,7 +151,7 @@ typedef struct kb_span {
   kb_range codes, bytes, units; /* in code points, in bytes of the caller's UTF-8, in units of UTF-16 */
 } kb_span;
 
-/* A label, a choice, or a token for a mask. */
+/* A label, a choice, a token for a mask, or a text that was generated. */
 typedef struct kb_label {
   kb_text name;
   double score;
@@ -164,6 +164,7 @@ typedef struct kb_label {
    classification, multi_label: labels. choice: labels, the choices. regression: values[0]. vector: values.
    span: spans, the answer (empty where the text has none) and the alternatives, best first.
    tags: spans, the words; entities.
+   generation: labels, the texts, best first; text, the best.
    tokens: labels, `label_count / mask_count` of each mask, best first; text, with the best tokens in it. */
 typedef struct kb_result {
   const kb_label *labels;

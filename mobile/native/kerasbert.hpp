@@ -15,8 +15,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -145,6 +147,8 @@ class Runner {
     if (kinds.size() == 0) return made;
     return Error{KB_ARGUMENT, "the file answers with " + made.kind() + ", expected " + expected};
   }
+
+  kb_runner *running() { return handle.get(); }
 
   // The typed answer, until the next one; NULL where `error` says why there is none.
   const kb_result *result(const std::vector<std::string_view> &texts, bool words, Error *error) {
@@ -354,6 +358,124 @@ class MaskFiller : public Typed<MaskFiller> {
     Answer made{string(from->text), {}, from->truncated != 0};
     for (std::size_t i = 0; i < all.size(); i += each) made.tokens.emplace_back(all.begin() + long(i), all.begin() + long(i + each));
     return made;
+  }
+};
+
+// How a text is generated: the options of `kb.predict`, over those of the file where they are given.
+struct Settings {
+  std::optional<int> max_tokens, min_new_tokens, beams, num_return_sequences, top_k, seed, no_repeat_ngram_size, forced_bos_token_id,
+      forced_eos_token_id;
+  std::optional<double> temperature, top_p, repetition_penalty, length_penalty;
+  std::optional<std::string> prefix, separator;
+  std::optional<std::string> early_stopping; // "true", "false" or "never"
+  std::optional<std::vector<int>> suppress_tokens, begin_suppress_tokens;
+  std::optional<std::vector<std::vector<int>>> bad_words_ids;
+
+  // As kb_runner_generate reads them.
+  std::string json() const {
+    std::string made;
+    put(made, "max_tokens", max_tokens), put(made, "min_new_tokens", min_new_tokens), put(made, "beams", beams);
+    put(made, "num_return_sequences", num_return_sequences), put(made, "top_k", top_k), put(made, "seed", seed);
+    put(made, "no_repeat_ngram_size", no_repeat_ngram_size), put(made, "forced_bos_token_id", forced_bos_token_id);
+    put(made, "forced_eos_token_id", forced_eos_token_id), put(made, "temperature", temperature), put(made, "top_p", top_p);
+    put(made, "repetition_penalty", repetition_penalty), put(made, "length_penalty", length_penalty), put(made, "prefix", prefix);
+    put(made, "separator", separator), put(made, "suppress_tokens", suppress_tokens);
+    put(made, "begin_suppress_tokens", begin_suppress_tokens), put(made, "bad_words_ids", bad_words_ids);
+    const bool is_word = early_stopping == "true" || early_stopping == "false";
+    if (early_stopping) made += (made.empty() ? "" : ", ") + ("\"early_stopping\": " + (is_word ? *early_stopping : form(*early_stopping)));
+    return "{" + made + "}";
+  }
+
+ private:
+  template <class Value>
+  static void put(std::string &made, const char *name, const std::optional<Value> &value) {
+    if (value) made += (made.empty() ? "\"" : ", \"") + std::string(name) + "\": " + form(*value);
+  }
+
+  static std::string form(int value) { return std::to_string(value); }
+
+  static std::string form(double value) { // of any locale; what is no number is refused as a text
+    char text[40];
+    std::snprintf(text, sizeof text, "%.17g", value);
+    for (char &each : text)
+      if (each == ',') each = '.';
+    return std::isfinite(value) ? text : form(std::string(text));
+  }
+
+  static std::string form(const std::string &text) {
+    std::string made = "\"";
+    for (char each : text) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\u%04x", unsigned(static_cast<unsigned char>(each)));
+      const bool plain = static_cast<unsigned char>(each) >= 32 && each != '"' && each != '\\';
+      made += plain ? std::string(1, each) : std::string(escaped);
+    }
+    return made + "\"";
+  }
+
+  template <class Value>
+  static std::string form(const std::vector<Value> &values) {
+    std::string made;
+    for (const Value &each : values) made += (made.empty() ? "" : ", ") + form(each);
+    return "[" + made + "]";
+  }
+};
+
+// A text to the text that is generated from it.
+class Writer : public Typed<Writer> {
+ public:
+  static constexpr std::initializer_list<const char *> kinds = {"generation"};
+  struct Text {
+    std::string text;
+    double score; // the log-probability, by the length penalty that ranked it
+  };
+  struct Answer {
+    std::string text; // the best
+    double score;
+    std::vector<Text> sequences; // all that were asked for, best first
+    bool truncated;              // whether the text was longer than the model reads
+  };
+
+  // Gets each piece of the text as its tokens come, whole characters; what it throws comes out of `generate`.
+  // false ends the text with KB_CANCELLED, as `cancel` of any thread does.
+  using Listener = std::function<bool(std::string_view piece)>;
+
+  // listener: not with beams, or several texts: none is known before the end.
+  Expected<Answer> generate(std::string_view text, const Settings &settings = {}, const Listener &listener = {}) {
+    const std::string json = settings.json();
+    Hearing hearing{&listener, nullptr};
+    kb_message message;
+    kb_text said;
+    const kb_status status = kb_runner_generate(running(), {text.data(), text.size()}, {json.data(), json.size()}, listener ? hear : nullptr,
+                                                &hearing, &said, &message);
+#if defined(__cpp_exceptions) || defined(_CPPUNWIND)
+    if (hearing.thrown) std::rethrow_exception(hearing.thrown);
+#endif
+    if (status != KB_OK) return failure(status, message);
+    const kb_result *from = kb_runner_result(running());
+    Answer made{string(from->text), from->labels->score, {}, from->truncated != 0};
+    for (std::size_t i = 0; i < from->label_count; i++) made.sequences.push_back({string(from->labels[i].name), from->labels[i].score});
+    return made;
+  }
+
+ private:
+  struct Hearing {
+    const Listener *listener;
+    std::exception_ptr thrown;
+  };
+
+  static std::int32_t hear(void *context, kb_text piece) {
+    auto *hearing = static_cast<Hearing *>(context);
+#if defined(__cpp_exceptions) || defined(_CPPUNWIND)
+    try {
+      return !(*hearing->listener)({piece.data, piece.size});
+    } catch (...) { // not through C
+      hearing->thrown = std::current_exception();
+      return 1;
+    }
+#else
+    return !(*hearing->listener)({piece.data, piece.size});
+#endif
   }
 };
 

@@ -30,6 +30,12 @@ kb_text kb_tell_codes(kb_rows *rows, const uint32_t *codes, size_t count) {
   return text;
 }
 
+kb_text kb_tell_text(kb_rows *rows, kb_text text) {
+  kb_push_bytes(&rows->told.texts, text.data, text.size);
+  text.data = NULL;
+  return text;
+}
+
 void kb_tell_label(kb_rows *rows, kb_text name, double score, int32_t id, int chosen) {
   kb_labels *list = &rows->told.labels;
   kb_label label;
@@ -107,7 +113,7 @@ int kb_told_end(kb_rows *rows) {
   if (rows->model->kind->per_token && !place_all(rows)) return 0;
   if (told->labels.failed || told->spans.failed || told->entities.failed || told->values.failed || told->texts.failed) return 0;
   texts = told->texts.count ? (const char *)told->texts.data : "";
-  for (i = 0; i < told->labels.count; i++) { /* what kb_tell_codes gave, in its order */
+  for (i = 0; i < told->labels.count; i++) { /* what kb_tell_codes and kb_tell_text gave, in their order */
     kb_text *name = &told->labels.data[i].name;
     if (name->data == NULL) name->data = texts + at, at += name->size;
   }

@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import kerasbert
 from kerasbert.mobile.native import build
-from kerasbert.mobile.native.npm import write
 from kerasbert.mobile.runtime import StoredIndex, load
 from kerasbert.mobile.runtime.stored_index import write as write_index
 from tests.mobile.native.networks import TASKS, network
@@ -22,7 +20,7 @@ from tests.mobile.native.runners import litert
 from tests.mobile.native.script import word
 from tests.mobile.native.test_answers import close
 from tests.mobile.native.test_runner import asked
-from tests.mobile.native.tools import compiler, in_chromium, jvm, needed, npm
+from tests.mobile.native.tools import in_chromium, needed, npm
 from tests.support import ROOT
 
 pytestmark = pytest.mark.native
@@ -143,18 +141,6 @@ def check_refusals(command: list, file: Asked, folder: Path, missing: str) -> No
     assert f"error the file answers with {file.kind}, expected" in told(command, other, file.path)
 
 
-@pytest.fixture(scope="module")
-def cpp(tmp_path_factory) -> list:
-    """The driver in C++ under the sanitizers."""
-    (gcc,) = needed("g++")
-    folder = tmp_path_factory.mktemp("cpp")
-    library = build.build(folder / build.NAME, build.SANITIZERS)
-    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic", *build.SANITIZERS, f"-I{build.FOLDER}"]
-    source = [HERE / "typed.cpp", library, f"-Wl,-rpath,{folder}"]
-    subprocess.run([gcc, *flags, "-o", folder / "typed", *source], check=True)
-    return ["env", "ASAN_OPTIONS=detect_leaks=0", folder / "typed"]  # LiteRT keeps what it made once
-
-
 def test_in_cpp(cpp, file):
     follow(cpp, file)
 
@@ -182,12 +168,6 @@ def test_the_cpp_header_without_exceptions(tmp_path):
         subprocess.run([gcc, *flags, *more, "-c", "-o", tmp_path / "x.o", tmp_path / "x.cpp"], check=True)
 
 
-@pytest.fixture(scope="module")
-def java(tmp_path_factory) -> list:
-    """The driver on the JVM."""
-    return jvm(tmp_path_factory.mktemp("java"), "Typed")
-
-
 def test_on_the_jvm(java, file):
     follow(java, file)
 
@@ -198,25 +178,6 @@ def test_what_the_jvm_is_told(java, file, tmp_path):
         assert told(java, "Tagger", file.path, "cancel\n") == "cancelled true: the answer was cancelled\n"
     if file.kind == "choice":
         assert "error an input has 1 choices, expected at least two" in told(java, "Chooser", file.path, "0 61 62\n")
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory) -> list:
-    """The driver under Node, in a project of its own into which the package was installed."""
-    command, manager = needed("node", "npm")
-    compiler()
-    folder = tmp_path_factory.mktemp("node")
-    write(folder / "package")
-    subprocess.run([manager, "pack", "--silent", "--pack-destination", folder, folder / "package"], check=True)
-    (packed,) = folder.glob("kerasbert-*.tgz")
-    assert packed.name == f"kerasbert-{kerasbert.__version__}.tgz"
-    print(f"\nnpm package of {packed.stat().st_size / 1e3:.0f} kB")
-    install = [manager, "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder / "app", packed]
-    subprocess.run(
-        [*install, *(npm() / "node_modules" / "@litertjs" / name for name in ("core", "wasm-utils"))], check=True
-    )
-    shutil.copy(HERE / "typed.mjs", folder / "app")
-    return [command, folder / "app" / "typed.mjs"]
 
 
 def test_in_node(node, file):

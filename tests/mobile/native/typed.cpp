@@ -1,7 +1,12 @@
 // Typed answers of a file: typed CLASS FILE LIBRARY. A line of stdin is an input: its texts as hexadecimal digits, before them a 1
-// where they are words. Each answer is a line of json, its strings as hexadecimal digits (test_typed.py).
+// where they are words. Each answer is a line of json, its strings as hexadecimal digits (test_typed.py). Of a Writer the line is
+// how it listens ("-": not; a number: to so many pieces, 0 to all; "cancel", "throw": at the second; "other": another thread cancels), a text, and names and values
+// of its settings (test_writers.py).
+#include <atomic>
 #include <iostream>
 #include <sstream>
+#include <stdexcept>
+#include <thread>
 
 #include "kerasbert.hpp"
 
@@ -70,6 +75,81 @@ static std::string shown(const Expected<Answer> &answer, Show show) {
   return answer ? show(*answer) : "error " + answer.error().message;
 }
 
+// ---- a Writer ----
+
+static std::vector<int> ids(const std::string &value) { // 1,2
+  std::vector<int> made;
+  std::istringstream words(value);
+  for (std::string word; std::getline(words, word, ',');) made.push_back(std::stoi(word));
+  return made;
+}
+
+static std::vector<std::vector<int>> lists(const std::string &value) { // 1;2,3
+  std::vector<std::vector<int>> made;
+  std::istringstream words(value);
+  for (std::string word; std::getline(words, word, ';');) made.push_back(ids(word));
+  return made;
+}
+
+static void set(Settings &s, const std::string &name, const std::string &value) {
+  const std::pair<const char *, std::optional<int> Settings::*> wholes[] = {
+      {"max_tokens", &Settings::max_tokens}, {"min_new_tokens", &Settings::min_new_tokens}, {"beams", &Settings::beams},
+      {"num_return_sequences", &Settings::num_return_sequences}, {"top_k", &Settings::top_k}, {"seed", &Settings::seed},
+      {"no_repeat_ngram_size", &Settings::no_repeat_ngram_size}, {"forced_bos_token_id", &Settings::forced_bos_token_id},
+      {"forced_eos_token_id", &Settings::forced_eos_token_id}};
+  const std::pair<const char *, std::optional<double> Settings::*> numbers[] = {
+      {"temperature", &Settings::temperature}, {"top_p", &Settings::top_p}, {"repetition_penalty", &Settings::repetition_penalty},
+      {"length_penalty", &Settings::length_penalty}};
+  for (auto &[own, place] : wholes)
+    if (name == own) s.*place = std::stoi(value);
+  for (auto &[own, place] : numbers)
+    if (name == own) s.*place = std::stod(value);
+  if (name == "suppress_tokens") s.suppress_tokens = ids(value);
+  if (name == "begin_suppress_tokens") s.begin_suppress_tokens = ids(value);
+  if (name == "bad_words_ids") s.bad_words_ids = lists(value);
+  if (name == "early_stopping") s.early_stopping = value;
+  if (name == "prefix") s.prefix = bytes(value);
+  if (name == "separator") s.separator = bytes(value);
+}
+
+static std::string written(Writer &writer, const std::string &listens, const std::string &text, const Settings &settings) {
+  std::vector<std::string> pieces;
+  Writer::Listener listener = [&](std::string_view piece) {
+    pieces.emplace_back(piece);
+    if (listens == "cancel" && pieces.size() == 2) writer.cancel();
+    if (listens == "throw" && pieces.size() == 2) throw std::runtime_error("of the listener");
+    return pieces.size() != std::strtoul(listens.c_str(), nullptr, 10);
+  };
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    while (listens == "other" && !done) writer.cancel();
+  });
+  const auto joined = std::shared_ptr<void>(nullptr, [&](void *) { done = true, other.join(); });
+  try {
+    auto answer = writer.generate(text, settings, listens == "-" ? Writer::Listener() : listener);
+    if (!answer) return "error " + std::to_string(answer.error().status) + " " + std::to_string(pieces.size()) + " " + answer.error().message;
+    auto sequence = [](auto &each) { return "[" + hex(each.text) + "," + number(each.score) + "]"; };
+    return "[" + hex(answer->text) + "," + number(answer->score) + "," + list(answer->sequences, sequence) + "," + list(pieces, hex) +
+           truncated(answer->truncated);
+  } catch (const std::runtime_error &error) {
+    return "thrown " + std::to_string(pieces.size()) + " " + error.what();
+  }
+}
+
+static int write(const char *path, const Options &options) {
+  auto writer = Writer::open(path, options);
+  if (!writer) return std::cout << "error " << writer.error().message << "\n", 0;
+  std::string line, listens, text, name, value;
+  while (std::getline(std::cin, line)) {
+    std::istringstream words(line);
+    Settings settings;
+    words >> listens >> text;
+    while (words >> name >> value) set(settings, name, value);
+    std::cout << written(*writer, listens, bytes(text), settings) << "\n";
+  }
+  return 0;
+}
+
 using Texts = const std::vector<std::string> &;
 
 int main(int, char **arguments) {
@@ -119,6 +199,7 @@ int main(int, char **arguments) {
         return "[" + std::to_string(a.index) + "," + number(a.score) + "," + list(a.choices, label) + truncated(a.truncated);
       });
     });
+  if (name == "Writer") return write(path, options);
   if (name == "MaskFiller")
     return follow<MaskFiller>(path, options, [](MaskFiller &m, Texts texts, bool) {
       return shown(m.answer(texts[0]), [](auto &a) {

@@ -116,6 +116,10 @@ def as_json(result: Result, kind: str, texts: Sequence[bytes]) -> dict:
     elif kind == "choice":
         ((text, score, index, _),) = chosen
         answer = {"index": index, "text": text, "score": score, "scores": [each[1] for each in labels]}
+    elif kind == "generation":
+        written = [{"text": each[0], "score": each[1]} for each in labels]
+        assert (chosen, _text(result.text)) == (labels[:1], labels[0][0])
+        answer = {**written[0], **({"sequences": written} if len(written) > 1 else {})}
     elif kind == "regression":
         answer = {"value": result.values[0]}
     elif kind == "vector":

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasbert.mobile.runtime import native
-from tests.mobile.native.runners import Failed, Runner
+from tests.mobile.native import typed
+from tests.mobile.native.runners import ARGUMENT, Failed, Runner
 
 _P = ctypes.c_void_p
 TOLD = ctypes.CFUNCTYPE(ctypes.c_int32, _P, native._Json)
@@ -28,18 +29,25 @@ class Writer(Runner):
         texts = native._text(text), native._text(given)
         status = function(self.handle, *texts, call, None, ctypes.byref(answer), ctypes.byref(message))
         if status:
+            assert status == ARGUMENT or not self.library.kb_runner_result(self.handle)
             raise Failed(status, message)
-        return json.loads(ctypes.string_at(answer.data, answer.size))
+        return self._said(answer)
+
+    def _said(self, answer: native._Json) -> dict[str, Any]:
+        """An answer's json; the typed answer must say the same."""
+        said = json.loads(ctypes.string_at(answer.data, answer.size))
+        result = self.library.kb_runner_result(self.handle).contents
+        assert typed.as_json(result, "generation", ()) == said
+        return said
 
     def __call__(self, texts: Sequence[str | bytes], words: bool = False) -> Any:
-        """kb_runner_answer's json; a text that is generated has no typed answer."""
+        """kb_runner_answer's json."""
         answer, message = native._Json(), native._Message()
         array = (native._Text * len(texts))(*map(native._text, texts))
         rest = ctypes.byref(answer), ctypes.byref(message)
         if status := self.library.kb_runner_answer(self.handle, array, len(texts), words, *rest):
             raise Failed(status, message)
-        assert not self.library.kb_runner_result(self.handle)
-        return json.loads(ctypes.string_at(answer.data, answer.size))
+        return self._said(answer)
 
     def stream(self, text: str, **options: Any) -> tuple[list[bytes], dict[str, Any]]:
         """The pieces of a text, and its answer."""
