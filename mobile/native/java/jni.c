@@ -301,6 +301,42 @@ CORE(jbyteArray, ask)(JNIEnv *env, jclass core, jlong runner, jobjectArray array
   return failed(env, status, message.text) ? NULL : bytes_of(env, json.data, json.size);
 }
 
+/* A java.util.function.Predicate that gets pieces. */
+typedef struct hearing {
+  JNIEnv *env;
+  jobject listener;
+  jmethodID test;
+} hearing;
+
+/* What the listener throws waits until the text has ended. */
+static int32_t hear(void *context, kb_text piece) {
+  hearing *h = context;
+  jbyteArray bytes = bytes_of(h->env, piece.data, piece.size);
+  jboolean more = bytes != NULL && (*h->env)->CallBooleanMethod(h->env, h->listener, h->test, bytes);
+  if ((*h->env)->ExceptionCheck(h->env)) return 1;
+  (*h->env)->DeleteLocalRef(h->env, bytes);
+  return !more;
+}
+
+CORE(void, generate)(JNIEnv *env, jclass core, jlong runner, jbyteArray text, jbyteArray settings, jobject listener) {
+  hearing h;
+  kb_message message;
+  kb_text source, said, json;
+  jclass type = (*env)->FindClass(env, "java/util/function/Predicate");
+  (void)core;
+  h.env = env, h.listener = listener, h.test = type ? (*env)->GetMethodID(env, type, "test", "(Ljava/lang/Object;)Z") : NULL;
+  if (h.test == NULL) return;
+  source = copied(env, text);
+  if (source.data == NULL) return;
+  said = copied(env, settings);
+  if (said.data != NULL) {
+    kb_status status = kb_runner_generate(pointer(runner), source, said, listener ? hear : NULL, &h, &json, &message);
+    if (!(*env)->ExceptionCheck(env)) failed(env, status, message.text);
+  }
+  free((void *)source.data);
+  free((void *)said.data);
+}
+
 /* Puts an array at a place of the answer; 0 where an exception waits. */
 static int put(JNIEnv *env, jobjectArray answer, jsize at, jobject array) {
   if (array == NULL) return 0;

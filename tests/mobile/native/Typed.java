@@ -25,21 +25,21 @@ import org.kerasbert.Runner;
 import org.kerasbert.Span;
 import org.kerasbert.Tagger;
 
-/** typed.cpp in Java: Typed CLASS FILE LIBRARY. Beside it `cancel`, a line that asks for a long text and is ended by another thread. */
+/** typed.cpp in Java: Typed CLASS FILE LIBRARY; of a Writer the lines of Written. Beside it `cancel`, a line that asks for a long text and is ended by another thread. */
 final class Typed {
-    private static String text(String word) {
+    static String text(String word) {
         byte[] made = new byte[word.equals("-") ? 0 : word.length() / 2];
         for (int i = 0; i < made.length; i++) made[i] = (byte) Integer.parseInt(word.substring(2 * i, 2 * i + 2), 16);
         return new String(made, StandardCharsets.UTF_8);
     }
 
-    private static String hex(String text) {
+    static String hex(String text) {
         StringBuilder made = new StringBuilder("\"");
         for (byte each : text.getBytes(StandardCharsets.UTF_8)) made.append(String.format("%02x", each));
         return made.append("\"").toString();
     }
 
-    private static <T> String list(List<T> items, Function<T, Object> show) {
+    static <T> String list(List<T> items, Function<T, Object> show) {
         List<Object> made = new ArrayList<>();
         for (T item : items) made.add(show.apply(item));
         return made.toString();
@@ -157,6 +157,10 @@ final class Typed {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
         PrintStream out = new PrintStream(System.out, false, "UTF-8");
         Options options = new Options().library(arguments[2]).threads(2);
+        if (arguments[0].equals("Writer")) {
+            Written.follow(arguments[1], options, lines, out);
+            return;
+        }
         Runner closed = null;
         try (Runner runner = open(arguments[0], arguments[1], options)) {
             closed = runner;

@@ -16,7 +16,7 @@ from tests.mobile.native.test_generation import FAMILIES, OPTIONS, prompts
 from tests.mobile.native.test_typed import plain
 
 pytestmark = pytest.mark.native
-LANGUAGES = ("cpp",)
+LANGUAGES = ("cpp", "java")
 REFUSED = {
     "beams 0": "beams is out of range, expected a whole number from 1 to 256",
     "beams 2 temperature 0.5": "tokens are drawn for one text at a time",

@@ -47,7 +47,7 @@ def jvm(folder: Path, driver: str) -> list:
         pytest.skip("needs jni.h of a JDK: tests/mobile/native/setup.sh")
     headers = [f"-I{home}", f"-I{home / 'linux'}"]
     build.build(folder / "libkerasbert.so", headers, [build.FOLDER / "java" / "jni.c"], program=False)
-    files = [*(build.FOLDER / "java").rglob("*.java"), Path(__file__).parent / f"{driver}.java"]
+    files = [*(build.FOLDER / "java").rglob("*.java"), *Path(__file__).parent.glob("*.java")]
     subprocess.run([compiler, "-Xlint:all", "-Werror", "--release", "11", "-d", folder, *files], check=True)
     return ["java", "-Xcheck:jni", f"-Djava.library.path={folder}", "-cp", folder, driver]
 

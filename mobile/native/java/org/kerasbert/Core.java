@@ -5,6 +5,7 @@ import java.nio.CharBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.CodingErrorAction;
 import java.nio.charset.StandardCharsets;
+import java.util.function.Predicate;
 
 /** The functions of jni.c. Handles are addresses; texts are UTF-8. */
 final class Core {
@@ -63,6 +64,9 @@ final class Core {
 
     /** Answers; {@link #result} gives the answer typed until the next call. Gives the json. */
     static native byte[] ask(long runner, byte[][] texts, boolean words);
+
+    /** Generates a text; {@link #result} gives it until the next call. `listener` may be null: it gets pieces, and false ends the text. */
+    static native void generate(long runner, byte[] text, byte[] settings, Predicate<byte[]> listener);
 
     /** The places of {@link #result}: LABELS byte[][] and SCORES, IDS (id and 1 where it is chosen); each SPANS and ENTITIES: their
      * labels, their scores, starts and ends; VALUES; TEXT; ABOUT: labels of a mask, and 1 where the texts were truncated. */

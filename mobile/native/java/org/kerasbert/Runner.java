@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.function.Predicate;
 
 /**
  * A .tflite of `kerasbert-mobile compress` of any kind, run by LiteRT: text to an answer as json. Its subclasses give answers typed.
@@ -15,6 +16,7 @@ public class Runner implements AutoCloseable {
     private final Object cancelling = new Object();
     private final ByteBuffer file; // which the core reads until it is closed
     private long handle;
+    private boolean telling; // a listener, in whose call it must not be closed
 
     Runner(String path, ByteBuffer bytes, Options options, String... kinds) {
         file = path == null ? Core.direct(bytes) : null;
@@ -62,6 +64,7 @@ public class Runner implements AutoCloseable {
     /** Waits for an answer that is under way. */
     @Override
     public final synchronized void close() {
+        if (telling) throw new IllegalStateException("its listener closes it: end the text first");
         synchronized (cancelling) {
             Core.closeRunner(handle);
             handle = 0;
@@ -71,6 +74,18 @@ public class Runner implements AutoCloseable {
     /** The parts of an answer, at the places of Core. */
     final synchronized Object[] values(boolean words, String... texts) {
         Core.ask(Core.open(handle), Core.bytes(texts), words);
+        return Core.result(handle);
+    }
+
+    /** The parts of a text that is generated, at the places of Core. `listener` may be null. */
+    final synchronized Object[] written(String text, Settings settings, Predicate<byte[]> listener) {
+        boolean before = telling;
+        telling = true;
+        try {
+            Core.generate(Core.open(handle), Core.bytes(text), Core.bytes(settings.json()), listener);
+        } finally {
+            telling = before;
+        }
         return Core.result(handle);
     }
 
