@@ -7,24 +7,20 @@
 #include "runner.h"
 
 #define MOST_SIGNATURES 4096
-#define UNFINISHED "\xEF\xBF\xBD" /* U+FFFD: what the beginning of a character is decoded to */
-
 struct kb_writer {
   kb_signature *reading, *steps; /* by length */
   size_t reading_count, step_count;
   const char *logits; /* the step's output of that name */
   kb_programs programs;
-  kb_tokens *tokens;
-  kb_bytes json;
+  kb_writing *now; /* the last text */
 };
 
 /* A text that is being generated. */
 typedef struct writing {
   kb_runner *runner;
-  const kb_decoding *how;
   kb_listener told;
   void *context;
-  size_t begun, said; /* places of the program of the steps; bytes that were told */
+  size_t begun; /* places of the program of the steps */
   int from_read;
   float *logits;
   size_t logits_room;
@@ -50,8 +46,8 @@ kb_status kb_writer_open(kb_runner *r, const kb_json *json, kb_message *message)
   struct kb_writer *w = r->writer = calloc(1, sizeof *w);
   kb_status status;
   if (count > MOST_SIGNATURES) return damaged(message, "too many signatures");
-  if (w != NULL) w->reading = calloc(count + 1, sizeof *w->reading), w->steps = calloc(count + 1, sizeof *w->steps), w->tokens = kb_tokens_new();
-  if (w == NULL || w->reading == NULL || w->steps == NULL || w->tokens == NULL) return kb_no_memory(message);
+  if (w != NULL) w->reading = calloc(count + 1, sizeof *w->reading), w->steps = calloc(count + 1, sizeof *w->steps);
+  if (w == NULL || w->reading == NULL || w->steps == NULL) return kb_no_memory(message);
   for (i = 0; i < count; i++, at = json->nodes[at].next) {
     uint32_t role = kb_json_get(json, at, "role"), lengths = kb_json_get(json, at, "lengths"), outputs = kb_json_get(json, at, "outputs");
     int step = kb_is(json->nodes[role].text, "decode_step");
@@ -74,8 +70,7 @@ kb_status kb_writer_open(kb_runner *r, const kb_json *json, kb_message *message)
 void kb_writer_close(struct kb_writer *w) {
   if (w == NULL) return;
   if (w->programs.close != NULL) w->programs.close(w->programs.context);
-  kb_tokens_free(w->tokens);
-  free(w->json.data);
+  kb_writing_close(w->now);
   free(w->reading);
   free(w->steps);
   free(w);
@@ -99,84 +94,27 @@ static kb_status grow(writing *w, size_t least, kb_message *message) {
   return status;
 }
 
-static kb_status step(void *context, const int32_t *tokens, const size_t *origin, size_t count, size_t column, const float **logits, size_t *width,
-                      kb_message *message) {
-  writing *w = context;
+/* Runs the steps that are asked for -> w->logits [count, width]. */
+static kb_status run(writing *w, const kb_steps *asked, size_t *size, kb_message *message) {
   const kb_programs *programs = &w->runner->writer->programs;
-  size_t i;
+  size_t i, width = 0, column = (size_t)asked->column;
   kb_status status = KB_OK;
   if (column >= w->begun) status = grow(w, column + 1, message);
-  for (i = 0; i < count && status == KB_OK; i++) {
+  for (i = 0; i < asked->count && status == KB_OK; i++) {
     const float *found = NULL;
     if (kb_load(&w->runner->cancelled)) return kb_runner_cancelled(message);
-    status = programs->step(programs->context, tokens[i], (int32_t)column, origin[i], i, &found, width, message);
+    status = programs->step(programs->context, asked->tokens[i], asked->column, (size_t)asked->origins[i], i, &found, &width, message);
     if (status != KB_OK) break;
-    if (!kb_reserve((void **)&w->logits, &w->logits_room, count * *width, sizeof *w->logits)) return kb_no_memory(message);
-    memcpy(w->logits + i * *width, found, *width * sizeof *found);
+    if (!kb_reserve((void **)&w->logits, &w->logits_room, asked->count * width, sizeof *w->logits)) return kb_no_memory(message);
+    memcpy(w->logits + i * width, found, width * sizeof *found);
   }
   if (status != KB_OK) return kb_load(&w->runner->cancelled) ? kb_runner_cancelled(message) : status;
   programs->turn(programs->context);
-  *logits = w->logits;
+  *size = asked->count * width;
   return KB_OK;
 }
-
-/* The text of ids, up to the end. */
-static kb_status text_of(writing *w, const kb_written *written, kb_text *text, kb_message *message) {
-  const kb_tokenizer *t = w->runner->model->tokenizer;
-  size_t count = 0;
-  while (count < written->count && written->ids[count] != t->parts[KB_SEP]) count++;
-  return kb_detokenize(t, written->ids, count, w->runner->writer->tokens, text, message);
-}
-
-/* Tells what is new of a text; `ended`: no token is to come. */
-static kb_status tell(writing *w, const kb_written *written, int ended, kb_message *message) {
-  kb_text text, piece;
-  kb_status status = text_of(w, written, &text, message);
-  if (status != KB_OK) return status;
-  if (!ended && text.size >= 3 && memcmp(text.data + text.size - 3, UNFINISHED, 3) == 0) text.size -= 3; /* its other bytes are to come */
-  if (text.size <= w->said) return KB_OK;
-  piece.data = text.data + w->said, piece.size = text.size - w->said;
-  w->said = text.size;
-  return w->told(w->context, piece) == 0 ? KB_OK : kb_runner_cancelled(message);
-}
-
-static kb_status told(void *context, const kb_written *written, kb_message *message) { return tell(context, written, 0, message); }
 
 /* ---- a text ---- */
-
-static kb_status put_text(writing *w, const kb_written *written, kb_bytes *json, kb_text *text, kb_message *message) {
-  kb_status status = text_of(w, written, text, message);
-  if (status != KB_OK) return status;
-  kb_put(json, "{\"text\": ");
-  kb_put_string(json, *text);
-  kb_put(json, ", \"score\": ");
-  kb_put_number(json, (double)written->score);
-  return KB_OK;
-}
-
-static kb_status put_answer(writing *w, const kb_written *texts, size_t count, kb_text *answer, kb_message *message) {
-  kb_bytes *json = &w->runner->writer->json;
-  kb_rows *rows = w->runner->rows;
-  kb_text text;
-  size_t i;
-  kb_status status;
-  json->count = 0, json->failed = 0;
-  kb_told_clear(&rows->told);
-  status = put_text(w, texts, json, &text, message);
-  for (i = 0; i < count && status == KB_OK; i++) {
-    if (count > 1) kb_put(json, i ? ", " : ", \"sequences\": [");
-    if (count > 1) status = put_text(w, texts + i, json, &text, message);
-    if (count > 1) kb_put(json, i + 1 < count ? "}" : "}]");
-    if (status == KB_OK) kb_tell_label(rows, kb_tell_text(rows, text), (double)texts[i].score, (int32_t)i, i == 0);
-  }
-  if (status != KB_OK) return status;
-  kb_put_truncated(json, rows);
-  if (json->failed == KB_NOT_FINITE) return kb_fail(message, KB_DAMAGED, "the network gives logits that are not finite: write the file again");
-  if (json->failed || !kb_told_end(rows)) return kb_no_memory(message);
-  rows->told.view.text = rows->told.view.labels->name;
-  answer->data = (const char *)json->data, answer->size = json->count;
-  return KB_OK;
-}
 
 /* Reads a row; of a prompt of one token nothing is read, for its last token is a step's. */
 static kb_status read_row(writing *w, const kb_row *row, kb_message *message) {
@@ -185,7 +123,7 @@ static kb_status read_row(writing *w, const kb_row *row, kb_message *message) {
   const kb_signature *s = writer->reading;
   kb_input inputs[KB_MOST_INPUTS];
   kb_status status;
-  int alone = w->how->alone || w->how->masked;
+  int alone = r->model->generation->alone || r->model->generation->masked;
   if (alone && row->length < 2) return KB_OK;
   while (s < writer->reading + writer->reading_count && s->length < row->length) s++;
   if (s == writer->reading + writer->reading_count) return kb_fail(message, KB_DAMAGED, "no signature of the file reads %lu tokens: write the file again", (unsigned long)row->length);
@@ -196,63 +134,56 @@ static kb_status read_row(writing *w, const kb_row *row, kb_message *message) {
   return status != KB_OK && kb_load(&r->cancelled) ? kb_runner_cancelled(message) : status;
 }
 
-static kb_status write_text(writing *w, kb_text *json, kb_message *message) {
-  const kb_tokenizer *t = w->runner->model->tokenizer;
-  int alone = w->how->alone || w->how->masked;
-  size_t count = (size_t)w->how->sequences, all = w->how->beams > 1 ? (size_t)w->how->beams : count;
-  kb_row row = kb_rows_row(w->runner->rows, 0);
-  kb_written *texts = NULL;
-  kb_search search;
+static kb_status follow(writing *w, kb_text *json, kb_message *message) {
+  kb_writing *now = w->runner->writer->now;
+  kb_row row = kb_writing_row(now);
+  kb_steps asked;
+  size_t size = 0;
   kb_status status = read_row(w, &row, message);
-  memset(&search, 0, sizeof search);
-  search.how = w->how, search.end = t->parts[KB_SEP], search.context = w, search.step = step, search.told = w->told ? told : NULL;
-  search.prompt = alone ? row.ids : t->parts + w->how->start, search.prompt_count = alone ? row.length : 1;
-  if (status == KB_OK && search.prompt[0] < 0) status = kb_fail(message, KB_DAMAGED, "the tokenizer has not the token that texts start with");
-  if (status == KB_OK) status = grow(w, search.prompt_count, message);
-  if (status == KB_OK) status = kb_search_run(&search, &texts, message);
-  if (status == KB_OK && w->told) status = tell(w, texts, 1, message);
-  if (status == KB_OK) status = put_answer(w, texts, count, json, message);
-  kb_written_free(texts, all);
-  free(w->logits);
-  return status;
+  memset(&asked, 0, sizeof asked);
+  while (status == KB_OK && !asked.ended) {
+    status = kb_writing_next(now, w->logits, size, &asked, message);
+    if (status == KB_OK && asked.piece.size > 0 && w->told(w->context, asked.piece) != 0) status = kb_runner_cancelled(message);
+    if (status == KB_OK && asked.count > 0) status = run(w, &asked, &size, message);
+  }
+  return status == KB_OK ? kb_writing_answer(now, json, message) : status;
 }
 
-static kb_status generate(writing *w, kb_text text, kb_text options, kb_text *json, kb_message *message) {
+/* What options say of a text; NULL: it is scored. */
+static kb_status answer(writing *w, kb_text text, const kb_text *options, kb_text *json, kb_message *message) {
   kb_runner *r = w->runner;
-  kb_decoding how;
-  kb_json said;
-  kb_status status = kb_decoding_copy(&how, r->model->generation);
-  kb_rows_free(r->rows);
-  r->rows = NULL;
-  if (status != KB_OK) status = kb_no_memory(message);
-  memset(&said, 0, sizeof said);
-  if (status == KB_OK && options.size > 0) status = kb_json_open(&said, options, "options", message);
-  if (status == KB_OK && options.size > 0) status = kb_decoding_read(&how, &said, 0, 1, message);
-  if (status == KB_OK && w->told != NULL && (how.beams > 1 || how.sequences > 1))
-    status = kb_fail(message, KB_ARGUMENT, "%s is %ld, expected 1: a text is known at its end alone then", how.beams > 1 ? "beams" : "num_return_sequences", how.beams > 1 ? how.beams : how.sequences);
-  w->how = &how;
-  if (status == KB_OK) status = kb_rows_new(r->model, &r->rows, message);
-  if (status == KB_OK) status = kb_prompt_row(r->rows, &how, text, message);
-  if (status == KB_OK) status = write_text(w, json, message);
-  kb_decoding_close(&how);
-  kb_json_close(&said);
+  struct kb_writer *writer = r->writer;
+  kb_status status;
+  json->data = NULL, json->size = 0;
+  if (writer == NULL) return kb_fail(message, KB_ARGUMENT, "the file answers with a %s: it generates no texts", kb_model_kind(r->model));
+  if (writer->programs.step == NULL) return kb_fail(message, KB_UNSUPPORTED, "texts over another network than LiteRT's library: kb_writing_begin asks for the steps of one");
+  if (kb_exchange(&r->busy, 1)) return kb_fail(message, KB_ARGUMENT, "the runner answers another thread: open one for each, or take turns");
+  kb_exchange(&r->cancelled, 0);
+  kb_writing_close(writer->now);
+  if (options != NULL) status = kb_writing_begin(r->model, text, *options, w->told != NULL, &writer->now, message);
+  else status = kb_writing_score(r->model, text, &writer->now, message);
+  if (status == KB_OK) status = follow(w, json, message);
+  if (status != KB_OK) kb_writing_close(writer->now), writer->now = NULL;
+  free(w->logits);
+  kb_exchange(&r->busy, 0);
   return status;
 }
 
 KB_API kb_status kb_runner_generate(kb_runner *r, kb_text text, kb_text options, kb_listener told, void *context, kb_text *json, kb_message *message) {
   writing w;
-  kb_status status;
-  json->data = NULL, json->size = 0;
-  if (r->writer == NULL) return kb_fail(message, KB_ARGUMENT, "the file answers with a %s: it generates no texts", kb_model_kind(r->model));
-  if (r->writer->programs.step == NULL) return kb_fail(message, KB_UNSUPPORTED, "texts over another network than LiteRT's library");
-  if (kb_exchange(&r->busy, 1)) return kb_fail(message, KB_ARGUMENT, "the runner answers another thread: open one for each, or take turns");
-  kb_exchange(&r->cancelled, 0);
   memset(&w, 0, sizeof w);
   w.runner = r, w.told = told, w.context = context;
-  status = generate(&w, text, options, json, message);
-  kb_exchange(&r->busy, 0);
-  return status;
+  return answer(&w, text, &options, json, message);
 }
+
+KB_API kb_status kb_runner_score(kb_runner *r, kb_text text, kb_text *json, kb_message *message) {
+  writing w;
+  memset(&w, 0, sizeof w);
+  w.runner = r;
+  return answer(&w, text, NULL, json, message);
+}
+
+const kb_result *kb_writer_result(const struct kb_writer *writer) { return kb_writing_result(writer->now); }
 #else
 typedef int kb_no_texts_of_webassembly; /* a file is not empty in C99 */
 #endif

@@ -38,24 +38,22 @@ typedef struct kb_written {
   float score;
 } kb_written;
 
-/* What a search asks. */
-typedef struct kb_search {
-  const kb_decoding *how;
-  int32_t end;
-  const int32_t *prompt; /* at least one token, the last of which is gone on from */
-  size_t prompt_count;
-  size_t places; /* of the prompt, that stand before the first step's */
-  void *context;
-  /* The logits after each of `count` tokens at a place, of which text of the last call each goes on: [count, *width], the asked one's. */
-  kb_status (*step)(void *context, const int32_t *tokens, const size_t *origin, size_t count, size_t column, const float **logits, size_t *width,
-                    kb_message *message);
-  /* Is told a text after each token; NULL: nobody. */
-  kb_status (*told)(void *context, const kb_written *text, kb_message *message);
-} kb_search;
+typedef struct kb_search kb_search;
 
-/* The texts, best first: how->sequences of them, each with room for all tokens; kb_written_free frees them. */
-kb_status kb_search_run(const kb_search *search, kb_written **texts, kb_message *message);
-void kb_written_free(kb_written *texts, size_t count);
+/* What a search asks: the logits after each of `count` tokens at a place, of which text of the last call each goes on; 0: it has ended. */
+typedef struct kb_asked {
+  size_t count, column;
+  const int32_t *tokens, *origins;
+} kb_asked;
+
+/* prompt: at least one token, the last of which is gone on from; it and `how` must stay. */
+kb_status kb_search_open(const kb_decoding *how, int32_t end, const int32_t *prompt, size_t count, kb_search **search, kb_message *message);
+kb_asked kb_search_asked(const kb_search *search);
+/* The logits that were asked for: `size` numbers, as many of each. */
+kb_status kb_search_push(kb_search *search, const float *logits, size_t size, kb_message *message);
+/* The texts: how->sequences of them, best first, when it has ended; of one that does not compete the text up to now. */
+const kb_written *kb_search_texts(const kb_search *search);
+void kb_search_close(kb_search *search);
 
 /* choose.c */
 /* Logits or log-probabilities after penalties, bans and forced tokens, in place; `seen`: the prompt and the text. */

@@ -164,7 +164,7 @@ typedef struct kb_label {
    classification, multi_label: labels. choice: labels, the choices. regression: values[0]. vector: values.
    span: spans, the answer (empty where the text has none) and the alternatives, best first.
    tags: spans, the words; entities.
-   generation: labels, the texts, best first; text, the best.
+   generation: labels, the texts, best first; text, the best. Of a score: labels, the tokens but the first.
    tokens: labels, `label_count / mask_count` of each mask, best first; text, with the best tokens in it. */
 typedef struct kb_result {
   const kb_label *labels;
@@ -200,6 +200,39 @@ KB_API size_t kb_index_width(const kb_index *index);
    room for `top`. Vectors that are not finite, or of another width, are refused with KB_ARGUMENT. */
 KB_API kb_status kb_index_nearest(const kb_index *index, const float *vector, size_t width, size_t top, kb_hit *hits, size_t *found,
                                   kb_message *message);
+
+/* ---- texts that are generated over any network, step by step: what kb_runner_generate does by LiteRT's library ---- */
+
+typedef struct kb_writing kb_writing;
+
+/* Steps that are asked for: step i goes on from state `origins[i]` of those that the last steps gave, in order (at first there is one,
+   of the row, or of nothing), with `tokens[i]` at the place `column`, and gives logits and a state. */
+typedef struct kb_steps {
+  size_t count; /* 0: the text is whole */
+  const int32_t *tokens, *origins;
+  int32_t column;
+  int32_t ended; /* nothing is to come; kb_writing_answer */
+  kb_text piece; /* what is new of the text, whole characters, until the next call; where it was asked for */
+} kb_steps;
+
+/* A text to generate. text, options: as of kb_runner_generate; told: not 0 where pieces are wanted. The model must stay. */
+KB_API kb_status kb_writing_begin(const kb_model *model, kb_text text, kb_text options, int32_t told, kb_writing **writing,
+                                  kb_message *message);
+
+/* A text to score, as kb_runner_score does. */
+KB_API kb_status kb_writing_score(const kb_model *model, kb_text text, kb_writing **writing, kb_message *message);
+
+/* What a signature of the role encode or prefill reads before the first step; of prefill nothing is read of a row of one token. */
+KB_API kb_row kb_writing_row(const kb_writing *writing);
+
+/* The logits of the steps, `size` numbers, [count, vocabulary] (at first, and where none were asked for: NULL, 0) -> what is asked next,
+   until the next call. It is called until `steps->ended`. */
+KB_API kb_status kb_writing_next(kb_writing *writing, const float *logits, size_t size, kb_steps *steps, kb_message *message);
+
+/* The answer as json, when the text has ended; and typed. Both live until the writing is closed. */
+KB_API kb_status kb_writing_answer(kb_writing *writing, kb_text *json, kb_message *message);
+KB_API const kb_result *kb_writing_result(const kb_writing *writing);
+KB_API void kb_writing_close(kb_writing *writing);
 
 #if !defined(__wasm__) /* there LiteRT.js runs the network: browser/litert.js */
 
@@ -267,6 +300,10 @@ typedef int32_t (*kb_listener)(void *context, kb_text piece);
    must be NULL: none is known before the end. Where it ends the text the status is KB_CANCELLED. */
 KB_API kb_status kb_runner_generate(kb_runner *runner, kb_text text, kb_text options, kb_listener told, void *context, kb_text *json,
                                     kb_message *message);
+
+/* How probable a text is, by a file of a decoder alone (GPT-2), as json: tokens, their log_probabilities, score (the sum), perplexity. The
+   first token has none; the text has at least two. kb_runner_result has the tokens as labels. */
+KB_API kb_status kb_runner_score(kb_runner *runner, kb_text text, kb_text *json, kb_message *message);
 
 /* Ends the answer that another thread waits for with KB_CANCELLED, within the network too. Without one nothing happens. */
 KB_API void kb_runner_cancel(kb_runner *runner);

@@ -262,7 +262,7 @@ static kb_status answer(kb_runner *r, const kb_text *texts, size_t count, int32_
   return status;
 }
 
-KB_API const kb_result *kb_runner_result(const kb_runner *runner) { return kb_rows_result(runner->rows); }
+KB_API const kb_result *kb_runner_result(const kb_runner *runner) { return runner->writer ? kb_writer_result(runner->writer) : kb_rows_result(runner->rows); }
 
 KB_API kb_status kb_runner_answer(kb_runner *r, const kb_text *texts, size_t count, int32_t words, kb_text *json, kb_message *message) {
   kb_status status;

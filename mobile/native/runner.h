@@ -45,6 +45,7 @@ kb_status kb_runner_cancelled(kb_message *message);
 
 kb_status kb_writer_open(kb_runner *r, const kb_json *json, kb_message *message);
 void kb_writer_close(struct kb_writer *writer);
+const kb_result *kb_writer_result(const struct kb_writer *writer); /* of the last text */
 kb_status kb_writer_over(struct kb_writer *writer, kb_network *litert, kb_message *message); /* LiteRT's programs */
 
 #endif

@@ -4,21 +4,23 @@
 
 #include "generate.h"
 
-/* What a search needs beside its texts. */
-typedef struct work {
-  const kb_search *search;
+struct kb_search {
   const kb_decoding *how;
-  size_t most, width; /* tokens of a text; of the vocabulary */
-  float *x;           /* of each text [width] */
+  int32_t end;
+  const int32_t *prompt;
+  size_t prompt_count;
+  size_t most, width, t, going, done; /* tokens of a text; of the vocabulary; steps; texts that go on; beams that have ended */
+  kb_written *texts, *running, *next; /* the answers; of beams what goes on */
+  float *x;                           /* of each text [width] */
   size_t x_room;
   uint8_t *marks;
   kb_ints seen;
   kb_sorting sorting;
-  int32_t tokens[KB_MOST_BEAMS];
-  size_t origin[KB_MOST_BEAMS];
-} work;
+  size_t of[KB_MOST_BEAMS]; /* of those that go on, which text each is */
+  int32_t tokens[KB_MOST_BEAMS], origin[KB_MOST_BEAMS];
+};
 
-void kb_written_free(kb_written *texts, size_t count) {
+static void free_texts(kb_written *texts, size_t count) {
   size_t i;
   for (i = 0; texts != NULL && i < count; i++) free(texts[i].ids);
   free(texts);
@@ -30,7 +32,7 @@ static kb_written *new_texts(size_t count, size_t most) {
   for (i = 0; texts != NULL && i < count; i++) {
     texts[i].ids = calloc(most, sizeof *texts[i].ids);
     if (texts[i].ids == NULL) {
-      kb_written_free(texts, count);
+      free_texts(texts, count);
       return NULL;
     }
   }
@@ -41,37 +43,40 @@ static kb_status not_finite(kb_message *message) {
   return kb_fail(message, KB_DAMAGED, "the network gives logits that are not finite: write the file again");
 }
 
-/* Asks for the logits of `count` texts and copies them into w->x, where they may be changed. */
-static kb_status ask(work *w, size_t count, size_t step, const float **logits, kb_message *message) {
-  const kb_search *s = w->search;
-  size_t width = 0, i;
-  kb_status status = s->step(s->context, w->tokens, w->origin, count, s->prompt_count - 1 + step, logits, &width, message);
-  if (status != KB_OK) return status;
-  if (w->marks == NULL) {
-    long most = w->how->forced_bos > w->how->forced_eos ? w->how->forced_bos : w->how->forced_eos;
-    if (width < (size_t)w->how->beams) return kb_fail(message, KB_ARGUMENT, "beams is %ld, expected at most the vocabulary's %lu tokens", w->how->beams, (unsigned long)width);
-    for (i = 0; i < w->how->suppress.count + w->how->begin_suppress.count; i++) {
-      int32_t id = i < w->how->suppress.count ? w->how->suppress.data[i] : w->how->begin_suppress.data[i - w->how->suppress.count];
-      if (id > most) most = id;
-    }
-    if (most >= (long)width) return kb_fail(message, KB_ARGUMENT, "the forced or suppressed token %ld is none of the vocabulary's %lu tokens", most, (unsigned long)width);
-    w->width = width, w->marks = calloc(width + 1, 1);
-    if (w->marks == NULL) return kb_no_memory(message);
+/* What the width of the first logits says of the options. */
+static kb_status check_width(kb_search *s, size_t width, kb_message *message) {
+  const kb_decoding *how = s->how;
+  long most = how->forced_bos > how->forced_eos ? how->forced_bos : how->forced_eos;
+  size_t i;
+  if (width < (size_t)how->beams) return kb_fail(message, KB_ARGUMENT, "beams is %ld, expected at most the vocabulary's %lu tokens", how->beams, (unsigned long)width);
+  for (i = 0; i < how->suppress.count + how->begin_suppress.count; i++) {
+    int32_t id = i < how->suppress.count ? how->suppress.data[i] : how->begin_suppress.data[i - how->suppress.count];
+    if (id > most) most = id;
   }
-  if (width != w->width || s->end < 0 || (size_t)s->end >= width) return kb_fail(message, KB_DAMAGED, "the network gives %lu logits: write the file again", (unsigned long)width);
-  if (!kb_reserve((void **)&w->x, &w->x_room, count * width, sizeof *w->x)) return kb_no_memory(message);
-  memcpy(w->x, *logits, count * width * sizeof *w->x);
+  if (most >= (long)width) return kb_fail(message, KB_ARGUMENT, "the forced or suppressed token %ld is none of the vocabulary's %lu tokens", most, (unsigned long)width);
+  s->width = width, s->marks = calloc(width + 1, 1);
+  return s->marks == NULL ? kb_no_memory(message) : KB_OK;
+}
+
+/* Copies the logits into s->x, where they may be changed. */
+static kb_status receive(kb_search *s, const float *logits, size_t size, kb_message *message) {
+  size_t width = size / s->going;
+  kb_status status = width == 0 ? KB_OK : s->marks == NULL ? check_width(s, width, message) : KB_OK;
+  if (status != KB_OK) return status;
+  if (size != s->going * s->width || s->end < 0 || (size_t)s->end >= width) return kb_fail(message, KB_DAMAGED, "the network gives %lu logits: write the file again", (unsigned long)width);
+  if (!kb_reserve((void **)&s->x, &s->x_room, size, sizeof *s->x)) return kb_no_memory(message);
+  memcpy(s->x, logits, size * sizeof *s->x);
   return KB_OK;
 }
 
-/* Penalties and bans of a text's logits or log-probabilities at w->x[number * width]. */
-static kb_status adjust(work *w, size_t number, const kb_written *text, size_t step, kb_message *message) {
+/* Penalties and bans of a text's logits or log-probabilities at s->x[number * width]. */
+static kb_status adjust(kb_search *s, size_t number, const kb_written *text, kb_message *message) {
   size_t i;
-  w->seen.count = 0;
-  for (i = 0; i < w->search->prompt_count; i++) kb_push_int(&w->seen, w->search->prompt[i]);
-  for (i = 0; i < text->count; i++) kb_push_int(&w->seen, text->ids[i]);
-  if (w->seen.failed) return kb_no_memory(message);
-  kb_adjust(w->how, w->x + number * w->width, w->width, &w->seen, step, w->search->end, w->marks);
+  s->seen.count = 0;
+  for (i = 0; i < s->prompt_count; i++) kb_push_int(&s->seen, s->prompt[i]);
+  for (i = 0; i < text->count; i++) kb_push_int(&s->seen, text->ids[i]);
+  if (s->seen.failed) return kb_no_memory(message);
+  kb_adjust(s->how, s->x + number * s->width, s->width, &s->seen, s->t, s->end, s->marks);
   return KB_OK;
 }
 
@@ -86,36 +91,29 @@ static void normalizer(const float *x, size_t width, float *largest, float *rest
 
 /* ---- texts that do not compete ---- */
 
-static kb_status each(work *w, kb_written *texts, kb_message *message) {
-  size_t count = (size_t)w->how->sequences, going = count, t, i, next;
-  size_t of[KB_MOST_BEAMS]; /* of those that go on, which text each is */
-  const float *logits = NULL;
-  for (i = 0; i < count; i++) of[i] = i, w->origin[i] = 0, w->tokens[i] = w->search->prompt[w->search->prompt_count - 1];
-  for (t = 0; t < w->most && going > 0; t++) {
-    kb_status status = ask(w, going, t, &logits, message);
-    for (i = 0; i < going && status == KB_OK; i++) {
-      kb_written *text = texts + of[i];
-      float largest, rest, *x = w->x + i * w->width;
-      size_t token = 0;
-      normalizer(logits + i * w->width, w->width, &largest, &rest);
-      if (!(rest - rest == 0)) return not_finite(message);
-      status = adjust(w, i, text, t, message);
-      if (status != KB_OK) break;
-      if (!w->how->draws) token = kb_most(x, w->width);
-      else if (!kb_draw(w->how, x, w->width, of[i], t, &w->sorting, &token)) return kb_no_memory(message);
-      text->score += logits[i * w->width + token] - largest - rest;
-      text->ids[text->count++] = (int32_t)token;
-      if (!(text->score - text->score == 0)) return not_finite(message);
-      if (w->search->told != NULL) status = w->search->told(w->search->context, text, message);
-    }
+static kb_status each(kb_search *s, const float *logits, kb_message *message) {
+  size_t i, next;
+  for (i = 0; i < s->going; i++) {
+    kb_written *text = s->texts + s->of[i];
+    float largest, rest, *x = s->x + i * s->width;
+    size_t token = 0;
+    kb_status status;
+    normalizer(logits + i * s->width, s->width, &largest, &rest);
+    if (!(rest - rest == 0)) return not_finite(message);
+    status = adjust(s, i, text, message);
     if (status != KB_OK) return status;
-    for (i = next = 0; i < going; i++) {
-      const kb_written *text = texts + of[i];
-      if (text->ids[text->count - 1] == w->search->end) continue;
-      w->origin[next] = i, w->tokens[next] = text->ids[text->count - 1], of[next++] = of[i];
-    }
-    going = next;
+    if (!s->how->draws) token = kb_most(x, s->width);
+    else if (!kb_draw(s->how, x, s->width, s->of[i], s->t, &s->sorting, &token)) return kb_no_memory(message);
+    text->score += logits[i * s->width + token] - largest - rest;
+    text->ids[text->count++] = (int32_t)token;
+    if (!(text->score - text->score == 0)) return not_finite(message);
   }
+  for (i = next = 0; i < s->going; i++) {
+    const kb_written *text = s->texts + s->of[i];
+    if (text->ids[text->count - 1] == s->end) continue;
+    s->origin[next] = (int32_t)i, s->tokens[next] = text->ids[text->count - 1], s->of[next++] = s->of[i];
+  }
+  s->going = next;
   return KB_OK;
 }
 
@@ -141,84 +139,98 @@ static void finish(kb_written *ended, size_t *done, size_t count, const kb_writt
 }
 
 /* The log-probabilities of all beams and their texts, in place. */
-static kb_status totals(work *w, const kb_written *running, size_t going, size_t step, kb_message *message) {
+static kb_status totals(kb_search *s, kb_message *message) {
   size_t i, k;
-  for (i = 0; i < going; i++) {
-    float largest, rest, *x = w->x + i * w->width;
+  for (i = 0; i < s->going; i++) {
+    float largest, rest, *x = s->x + i * s->width;
     kb_status status;
-    normalizer(x, w->width, &largest, &rest);
+    normalizer(x, s->width, &largest, &rest);
     if (!(rest - rest == 0)) return not_finite(message);
-    for (k = 0; k < w->width; k++) x[k] = x[k] - largest - rest;
-    status = adjust(w, i, running + i, step, message);
+    for (k = 0; k < s->width; k++) x[k] = x[k] - largest - rest;
+    status = adjust(s, i, s->running + i, message);
     if (status != KB_OK) return status;
-    for (k = 0; k < w->width; k++) x[k] += running[i].score;
+    for (k = 0; k < s->width; k++) x[k] += s->running[i].score;
   }
   return KB_OK;
 }
 
-/* Takes the best 2 * beams of w->x: into `next` what goes on, into `ended` what ends. */
-static kb_status take(work *w, const kb_written *running, size_t going, size_t t, kb_written *next, size_t *kept, kb_written *ended, size_t *done,
-                      kb_message *message) {
-  size_t beams = (size_t)w->how->beams, all = going * w->width, best = 2 * beams < all ? 2 * beams : all, rank;
-  float length = powf((float)(t + 1), (float)w->how->length_penalty);
+/* Takes the best 2 * beams of s->x: into s->next what goes on, into s->texts what ends. */
+static kb_status take(kb_search *s, size_t *kept, kb_message *message) {
+  size_t beams = (size_t)s->how->beams, all = s->going * s->width, best = 2 * beams < all ? 2 * beams : all, rank;
+  float length = powf((float)(s->t + 1), (float)s->how->length_penalty);
   *kept = 0;
-  if (!kb_largest(w->x, all, best, &w->sorting)) return kb_no_memory(message);
+  if (!kb_largest(s->x, all, best, &s->sorting)) return kb_no_memory(message);
   for (rank = 0; rank < best; rank++) {
-    kb_scored found = w->sorting.best[rank];
-    size_t beam = found.at / w->width;
-    int32_t token = (int32_t)(found.at % w->width);
-    if (token != w->search->end && t + 1 < w->most) {
+    kb_scored found = s->sorting.best[rank];
+    size_t beam = found.at / s->width;
+    int32_t token = (int32_t)(found.at % s->width);
+    if (token != s->end && s->t + 1 < s->most) {
       if (*kept == beams) continue;
-      w->origin[*kept] = beam, w->tokens[*kept] = token;
-      longer(running + beam, token, found.x, next + (*kept)++);
+      s->origin[*kept] = (int32_t)beam, s->tokens[*kept] = token;
+      longer(s->running + beam, token, found.x, s->next + (*kept)++);
     } else if (rank < beams) {
-      finish(ended, done, beams, running + beam, token, found.x / length);
+      finish(s->texts, &s->done, beams, s->running + beam, token, found.x / length);
     }
   }
   return KB_OK;
 }
 
-static kb_status beams(work *w, kb_written *running, kb_written *next, kb_written *ended, kb_message *message) {
-  const kb_decoding *how = w->how;
-  size_t going = 1, kept = 0, done = 0, t, count = (size_t)how->beams;
-  const float *logits = NULL;
-  w->origin[0] = 0, w->tokens[0] = w->search->prompt[w->search->prompt_count - 1];
-  for (t = 0; t < w->most; t++) {
-    kb_written *last = running;
-    float most = powf((float)(how->early == 2 && how->length_penalty > 0 ? w->most : t + 1), (float)how->length_penalty);
-    kb_status status = ask(w, going, t, &logits, message);
-    if (status == KB_OK) status = totals(w, running, going, t, message);
-    if (status == KB_OK) status = take(w, running, going, t, next, &kept, ended, &done, message);
-    if (status != KB_OK) return status;
-    if (kept == 0 || (done == count && (how->early == 1 || next[0].score / most <= ended[done - 1].score))) break;
-    running = next, next = last, going = kept;
-  }
+static kb_status beams(kb_search *s, kb_message *message) {
+  const kb_decoding *how = s->how;
+  kb_written *last = s->running;
+  float most = powf((float)(how->early == 2 && how->length_penalty > 0 ? s->most : s->t + 1), (float)how->length_penalty);
+  size_t kept = 0;
+  kb_status status = totals(s, message);
+  if (status == KB_OK) status = take(s, &kept, message);
+  if (status != KB_OK) return status;
+  if (s->done == (size_t)how->beams && (how->early == 1 || (kept > 0 && s->next[0].score / most <= s->texts[s->done - 1].score))) kept = 0;
+  s->running = s->next, s->next = last, s->going = kept;
   return KB_OK;
 }
 
-kb_status kb_search_run(const kb_search *search, kb_written **texts, kb_message *message) {
-  size_t count = (size_t)(search->how->beams > 1 ? search->how->beams : search->how->sequences), most = kb_most_tokens(search->how);
-  kb_written *running = NULL, *next = NULL;
-  kb_status status = KB_OK;
-  work *w = calloc(1, sizeof *w);
-  *texts = NULL;
-  if (w == NULL) return kb_no_memory(message);
-  w->search = search, w->how = search->how, w->most = most;
-  *texts = new_texts(count, most + 1);
-  if (search->how->beams > 1) running = new_texts(count, most + 1), next = new_texts(count, most + 1);
-  if (*texts == NULL || (search->how->beams > 1 && (running == NULL || next == NULL))) status = kb_no_memory(message);
-  else status = search->how->beams > 1 ? beams(w, running, next, *texts, message) : each(w, *texts, message);
-  kb_written_free(running, count);
-  kb_written_free(next, count);
-  if (status != KB_OK) {
-    kb_written_free(*texts, count);
-    *texts = NULL;
-  }
-  free(w->x);
-  free(w->marks);
-  free(w->seen.data);
-  free(w->sorting.copy);
-  free(w->sorting.best);
-  free(w);
+/* ---- a search ---- */
+
+static size_t count_of(const kb_decoding *how) { return (size_t)(how->beams > 1 ? how->beams : how->sequences); }
+
+kb_status kb_search_open(const kb_decoding *how, int32_t end, const int32_t *prompt, size_t count, kb_search **search, kb_message *message) {
+  kb_search *s = *search = calloc(1, sizeof *s);
+  size_t i, texts = count_of(how);
+  if (s == NULL) return kb_no_memory(message);
+  s->how = how, s->end = end, s->prompt = prompt, s->prompt_count = count;
+  s->most = kb_most_tokens(how), s->going = how->beams > 1 ? 1 : texts;
+  s->texts = new_texts(texts, s->most + 1);
+  if (how->beams > 1) s->running = new_texts(texts, s->most + 1), s->next = new_texts(texts, s->most + 1);
+  for (i = 0; i < s->going; i++) s->of[i] = i, s->tokens[i] = prompt[count - 1];
+  if (s->texts != NULL && (how->beams == 1 || (s->running != NULL && s->next != NULL))) return KB_OK;
+  kb_search_close(s);
+  *search = NULL;
+  return kb_no_memory(message);
+}
+
+kb_asked kb_search_asked(const kb_search *s) {
+  kb_asked asked;
+  asked.count = s->going, asked.column = s->prompt_count - 1 + s->t, asked.tokens = s->tokens, asked.origins = s->origin;
+  return asked;
+}
+
+kb_status kb_search_push(kb_search *s, const float *logits, size_t size, kb_message *message) {
+  kb_status status = s->going > 0 ? receive(s, logits, size, message) : kb_fail(message, KB_ARGUMENT, "logits of a text that has ended");
+  if (status == KB_OK) status = s->how->beams > 1 ? beams(s, message) : each(s, logits, message);
+  if (status == KB_OK && ++s->t == s->most) s->going = 0;
   return status;
+}
+
+const kb_written *kb_search_texts(const kb_search *s) { return s->texts; }
+
+void kb_search_close(kb_search *s) {
+  if (s == NULL) return;
+  free_texts(s->texts, count_of(s->how));
+  free_texts(s->running, count_of(s->how));
+  free_texts(s->next, count_of(s->how));
+  free(s->x);
+  free(s->marks);
+  free(s->seen.data);
+  free(s->sorting.copy);
+  free(s->sorting.best);
+  free(s);
 }

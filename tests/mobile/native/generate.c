@@ -64,30 +64,41 @@ static unsigned draw(unsigned below) { /* xorshift64* */
   return (unsigned)((state * 0x2545F4914F6CDD1Du) >> 33) % below;
 }
 
-typedef struct world { size_t width, live; float *logits; size_t room; } world;
-
-static kb_status step(void *context, const int32_t *tokens, const size_t *origin, size_t count, size_t column, const float **logits, size_t *width,
-                      kb_message *message) {
-  world *w = context;
-  size_t i, size = count * w->width;
+/* Logits of a vocabulary of `width` tokens for what is asked of `live` states; some are odd, or too few. */
+static size_t logits_of(const kb_asked *asked, size_t live, size_t width, float *logits) {
+  size_t i, size = asked->count * width;
   float odd[] = {0, -0.0f, 1e30f, -1e30f, (float)INFINITY, -(float)INFINITY, (float)NAN};
-  (void)column;
-  for (i = 0; i < count; i++)
-    if (tokens[i] < 0 || origin[i] >= w->live) abort();
-  w->live = count;
-  if (!kb_reserve((void **)&w->logits, &w->room, size, sizeof *w->logits)) return kb_no_memory(message);
-  for (i = 0; i < size; i++) w->logits[i] = (float)draw(2000) / 300 - 3;
-  if (draw(40) == 0) w->logits[draw((unsigned)size)] = odd[draw(sizeof odd / sizeof *odd)];
+  for (i = 0; i < asked->count; i++)
+    if (asked->tokens[i] < 0 || asked->origins[i] < 0 || (size_t)asked->origins[i] >= live) abort();
+  for (i = 0; i < size; i++) logits[i] = (float)draw(2000) / 300 - 3;
+  if (draw(40) == 0) logits[draw((unsigned)size)] = odd[draw(sizeof odd / sizeof *odd)];
   if (draw(60) == 0) /* all equal */
-    for (i = 0; i < size; i++) w->logits[i] = 1;
-  *logits = w->logits, *width = draw(500) == 0 ? w->width / 2 : w->width;
-  return draw(500) == 0 ? KB_INTERPRETER : KB_OK;
+    for (i = 0; i < size; i++) logits[i] = 1;
+  return draw(500) == 0 ? size / 2 : draw(500) == 0 ? 0 : size;
 }
 
-static kb_status told(void *context, const kb_written *text, kb_message *message) {
-  (void)context;
-  if (text->count == 0) abort();
-  return draw(300) == 0 ? kb_fail(message, KB_CANCELLED, "ended") : KB_OK;
+/* 1: it ended. */
+static int search(const kb_decoding *how, size_t width, kb_message *message) {
+  int32_t prompt[5] = {1, 2, 1, 2, 7};
+  size_t i, live = 1, count = (size_t)(how->beams > 1 ? how->beams : how->sequences);
+  kb_search *s;
+  kb_status status = kb_search_open(how, (int32_t)draw((unsigned)width), prompt, 1 + draw(5), &s, message);
+  kb_asked asked;
+  if (status != KB_OK) exit(2);
+  while (status == KB_OK && (asked = kb_search_asked(s)).count > 0) {
+    float *logits = malloc(asked.count * width * sizeof *logits); /* of its own size, so that reading more is seen */
+    size_t size;
+    if (logits == NULL) exit(2);
+    size = logits_of(&asked, live, width, logits);
+    live = asked.count;
+    status = kb_search_push(s, logits, size, message);
+    free(logits);
+    if (draw(300) == 0) status = KB_CANCELLED;
+  }
+  for (i = 0; i < count; i++)
+    if (kb_search_texts(s)[i].count > kb_most_tokens(how)) abort();
+  kb_search_close(s);
+  return status == KB_OK;
 }
 
 static void put(kb_bytes *json, const char *name, const char *value) {
@@ -130,22 +141,8 @@ static void one(kb_bytes *text, unsigned long *searched) {
   options(text);
   said.data = (const char *)text->data, said.size = text->count;
   if (kb_json_open(&json, said, "options", &message) == KB_OK && kb_decoding_read(&how, &json, 0, (int)draw(2), &message) == KB_OK) {
-    int32_t prompt[5] = {1, 2, 1, 2, 7};
-    world w = {1 + draw(40), 1, NULL, 0};
-    kb_search search;
-    kb_written *texts = NULL;
-    size_t i, count = (size_t)(how.beams > 1 ? how.beams : how.sequences);
-    if (draw(20) == 0) w.width = 3000;
-    memset(&search, 0, sizeof search);
-    search.how = &how, search.end = (int32_t)draw((unsigned)w.width), search.prompt = prompt, search.prompt_count = 1 + draw(5);
-    search.context = &w, search.step = step, search.told = draw(2) ? told : NULL;
-    if (kb_search_run(&search, &texts, &message) == KB_OK) {
-      ++*searched;
-      for (i = 0; i < count; i++)
-        if (texts[i].count > kb_most_tokens(&how)) abort();
-      kb_written_free(texts, count);
-    }
-    free(w.logits);
+    size_t width = draw(20) == 0 ? 3000 : 1 + draw(40);
+    *searched += (unsigned long)search(&how, width, &message);
   }
   kb_decoding_close(&how);
   kb_decoding_close(&first);
