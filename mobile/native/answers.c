@@ -275,9 +275,7 @@ const kb_kind kb_kinds[] = {
     {"span", 0, 1, kb_span_rows, kb_span_answer},
     {"tags", 1, 1, kb_tags_rows, kb_tags_answer},
     {"tokens", 0, 0, kb_mask_rows, kb_mask_answer},
-#if !defined(__wasm__) /* there is no runner that takes its steps */
     {"generation", 0, 0, kb_prompt_rows, kb_prompt_answer},
-#endif
     {NULL, 0, 0, NULL, NULL},
 };
 

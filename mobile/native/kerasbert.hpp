@@ -436,6 +436,13 @@ class Writer : public Typed<Writer> {
     bool truncated;              // whether the text was longer than the model reads
   };
 
+  struct Score {
+    std::vector<Label> tokens; // all but the first, with their log-probabilities as scores
+    double score;              // their sum
+    double perplexity;
+    bool truncated; // whether the text was longer than the model reads
+  };
+
   // Gets each piece of the text as its tokens come, whole characters; what it throws comes out of `generate`.
   // false ends the text with KB_CANCELLED, as `cancel` of any thread does.
   using Listener = std::function<bool(std::string_view piece)>;
@@ -455,6 +462,19 @@ class Writer : public Typed<Writer> {
     const kb_result *from = kb_runner_result(running());
     Answer made{string(from->text), from->labels->score, {}, from->truncated != 0};
     for (std::size_t i = 0; i < from->label_count; i++) made.sequences.push_back({string(from->labels[i].name), from->labels[i].score});
+    return made;
+  }
+
+  // How probable a text of at least two tokens is, by a file of a decoder alone (GPT-2).
+  Expected<Score> score(std::string_view text) {
+    kb_message message;
+    kb_text said;
+    const kb_status status = kb_runner_score(running(), {text.data(), text.size()}, &said, &message);
+    if (status != KB_OK) return failure(status, message);
+    const kb_result *from = kb_runner_result(running());
+    Score made{labels(from), 0, 0, from->truncated != 0};
+    for (const Label &each : made.tokens) made.score += each.score;
+    made.perplexity = std::exp(-made.score / double(made.tokens.size()));
     return made;
   }
 

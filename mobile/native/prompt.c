@@ -150,5 +150,5 @@ kb_status kb_prompt_rows(kb_rows *rows, const kb_text *texts, size_t count, int 
 
 kb_status kb_prompt_answer(kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_message *message) {
   (void)rows, (void)outputs, (void)sizes;
-  return kb_fail(message, KB_UNSUPPORTED, "a generation from outputs: its texts come step by step (kb_runner_generate)");
+  return kb_fail(message, KB_UNSUPPORTED, "a generation from outputs: its texts come step by step (kb_writing_begin)");
 }

@@ -119,3 +119,65 @@ export class MaskFiller {
   answer(text: string): Promise<{ text: string; tokens: Label[][] } & Truncated>;
   close(): void;
 }
+
+/** How a text is generated: the options of Python's `kb.predict`, over those of the file. What is not given is the file's. */
+export interface Settings {
+  /** Tokens that are generated at most; 0 for the file's target_length, of which there are never more. */
+  max_tokens?: number;
+  /** Tokens before which no text ends. */
+  min_new_tokens?: number;
+  /** Beams of a beam search, 1 to 256; not together with drawn tokens. */
+  beams?: number;
+  /** Texts of an answer: the best of the beams, or as many that are drawn. */
+  num_return_sequences?: number;
+  /** Draws tokens, of logits that are divided by it. */
+  temperature?: number | null;
+  /** Draws one of so many tokens. */
+  top_k?: number | null;
+  /** Draws one of the fewest tokens that have this probability together. */
+  top_p?: number | null;
+  /** Of drawn tokens: the same seed gives the same text, in Python too. */
+  seed?: number;
+  length_penalty?: number;
+  repetition_penalty?: number;
+  no_repeat_ngram_size?: number;
+  /** When beams end. */
+  early_stopping?: boolean | "never" | null;
+  forced_bos_token_id?: number | null;
+  forced_eos_token_id?: number | null;
+  suppress_tokens?: number[];
+  begin_suppress_tokens?: number[];
+  bad_words_ids?: number[][];
+  /** In front of the text. */
+  prefix?: string;
+  /** Between the text and what is generated; "" where it is gone on from. */
+  separator?: string;
+}
+
+export interface Cancel {
+  /** Ends the text by its reason. */
+  signal?: AbortSignal;
+}
+
+/** A text that was generated; `sequences`: all that were asked for, best first. `score`: the log-probability, by the length penalty. */
+export interface Generated extends Truncated {
+  text: string;
+  score: number;
+  sequences: { text: string; score: number }[];
+}
+
+/** Pieces of a text as its tokens come, whole characters; joined they are the text of `answer`, which is there when they have ended. */
+export interface Stream extends AsyncIterable<string> {
+  readonly answer: Generated | null;
+}
+
+/** A text to the text that is generated from it. `close` ends a text that is under way. */
+export class Writer {
+  static open(file: File, options?: Options): Promise<Writer>;
+  generate(text: string, settings?: Settings, options?: Cancel): Promise<Generated>;
+  /** Not with beams, or several texts: none is known before the end. Whoever leaves the loop ends the text. */
+  stream(text: string, settings?: Settings, options?: Cancel): Stream;
+  /** How probable a text is, by a file of a decoder alone (GPT-2): of its tokens but the first. `score`: the sum of logProbabilities. */
+  score(text: string, options?: Cancel): Promise<{ tokens: string[]; logProbabilities: number[]; score: number; perplexity: number } & Truncated>;
+  close(): void;
+}

@@ -177,3 +177,32 @@ export class MaskFiller extends Typed {
     return { text: found.text, tokens: found.tokens.map((mask) => mask.map(token)), truncated: found.truncated ?? false };
   }
 }
+
+/** An answer of the core as a Writer gives it. */
+function writtenOf({ text, score, truncated = false, sequences = [{ text, score }] }) {
+  return { text, score, sequences, truncated };
+}
+
+export class Writer extends Typed {
+  static kinds = ["generation"];
+
+  async generate(text, settings = {}, { signal } = {}) {
+    return writtenOf(await this.runner.follow((model) => model.write(text, settings), signal));
+  }
+
+  stream(text, settings = {}, { signal } = {}) {
+    const { runner } = this;
+    return {
+      answer: null,
+      async *[Symbol.asyncIterator]() {
+        this.answer = writtenOf(yield* runner.pieces((model) => model.write(text, settings, true), signal));
+      },
+    };
+  }
+
+  async score(text, { signal } = {}) {
+    const found = await this.runner.follow((model) => model.score(text), signal);
+    const { tokens, log_probabilities: logProbabilities, score, perplexity, truncated = false } = found;
+    return { tokens, logProbabilities, score, perplexity, truncated };
+  }
+}

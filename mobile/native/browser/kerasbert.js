@@ -14,6 +14,7 @@ const UNSUPPORTED = 3; // KB_UNSUPPORTED
 const MESSAGE = 256; // bytes of kb_message
 const utf8 = new TextEncoder();
 const strings = new TextDecoder();
+const utf16 = new TextDecoder("utf-8", { ignoreBOM: true }); // of texts, in which U+FEFF is a character
 
 /** What the core says of a call that failed. `unsupported`: only the Python runtime knows this file, tokenizer or answer. */
 export class CoreError extends Error {
@@ -113,7 +114,7 @@ export class Core {
   }
 
   string(at, size) {
-    return strings.decode(this.bytes(at, size).slice());
+    return utf16.decode(this.bytes(at, size).slice());
   }
 
   /** `call(arena)`, and the memory that it took is given back. */
@@ -269,9 +270,83 @@ export class Model {
     });
   }
 
+  /**
+   * A text to generate over any interpreter. settings: those of kerasbert-mobile's `kb.predict`, over the file's; told: whether pieces
+   * are wanted.
+   */
+  write(text, settings = {}, told = false) {
+    const plain = (_, value) => (["function", "symbol"].includes(typeof value) || (typeof value === "number" && !Number.isFinite(value)) ? String(value) : value);
+    return this.#writing("kb_writing_begin", [text, JSON.stringify(settings, plain)], [+told]);
+  }
+
+  /** A text to score over any interpreter. */
+  score(text) {
+    return this.#writing("kb_writing_score", [text], []);
+  }
+
+  #writing(name, texts, rest) {
+    return this.core.within((arena) => {
+      const [handle, array] = [arena.room(4), arena.texts(texts)];
+      const given = texts.map((_, i) => array + 8 * i); // a struct is taken by a pointer
+      arena.check(this.core.functions[name](this.handle, ...given, ...rest, handle, arena.message));
+      return new Writing(this, this.core.word(handle));
+    });
+  }
+
   close() {
     this.tokenizer.close();
     this.core.functions.kb_model_close(this.handle);
+    this.handle = 0;
+  }
+}
+
+/** The kb_row that `call` puts somewhere. */
+function rowOf(core, call) {
+  return core.within((arena) => {
+    const row = arena.room(20);
+    call(row);
+    const [count, ids, segments, position, truncated] = [0, 1, 2, 3, 4].map((i) => core.word(row + 4 * i));
+    return { ids: core.ints(ids, count), segments: core.ints(segments, count), position: position | 0, truncated: truncated !== 0 };
+  });
+}
+
+/** A text that is generated or scored: what is asked of the network, step by step. */
+export class Writing {
+  constructor(model, handle) {
+    Object.assign(this, { model, core: model.core, handle });
+  }
+
+  /** What a signature of the role encode or prefill reads first; of prefill nothing is read of a row of one token. */
+  get row() {
+    return rowOf(this.core, (row) => this.core.functions.kb_writing_row(row, this.handle));
+  }
+
+  /**
+   * The logits of the steps that were asked for (Float32Array, null where there were none) -> what is asked next, until `ended`: step i
+   * goes on from state origins[i] of those that the last steps gave, with tokens[i] at the place `column`. `piece`: what is new of the text.
+   */
+  next(logits) {
+    const { core, handle } = this;
+    return core.within((arena) => {
+      const [steps, numbers] = [arena.room(28), logits ? arena.bytes(new Uint8Array(logits.buffer, logits.byteOffset, logits.byteLength)) : 0];
+      arena.check(core.functions.kb_writing_next(handle, numbers, logits?.length ?? 0, steps, arena.message));
+      const [count, tokens, origins, column, ended, piece, size] = [0, 1, 2, 3, 4, 5, 6].map((i) => core.word(steps + 4 * i));
+      const read = (at) => (count ? core.ints(at, count) : new Int32Array());
+      return { tokens: read(tokens), origins: read(origins), column, ended: ended !== 0, piece: size ? core.string(piece, size) : "" };
+    });
+  }
+
+  /** The answer, when it has ended, as the Python runtime's to_json gives it. */
+  answer() {
+    return this.core.within((arena) => {
+      const text = arena.room(8);
+      arena.check(this.core.functions.kb_writing_answer(this.handle, text, arena.message));
+      return JSON.parse(this.core.string(this.core.word(text), this.core.word(text + 4)));
+    });
+  }
+
+  close() {
+    this.core.functions.kb_writing_close(this.handle);
     this.handle = 0;
   }
 }
@@ -285,17 +360,7 @@ export class Rows {
   /** {ids, segments, position, truncated} of one; position: of a mask, else -1. */
   get(number) {
     if (!(number >= 0 && number < this.length)) throw new RangeError(`row ${number} of ${this.length}`);
-    return this.core.within((arena) => {
-      const row = arena.room(20);
-      this.core.functions.kb_rows_row(row, this.handle, number);
-      const [count, ids, segments, position, truncated] = [0, 1, 2, 3, 4].map((i) => this.core.word(row + 4 * i));
-      return {
-        ids: this.core.ints(ids, count),
-        segments: this.core.ints(segments, count),
-        position: position | 0,
-        truncated: truncated !== 0,
-      };
-    });
+    return rowOf(this.core, (row) => this.core.functions.kb_rows_row(row, this.handle, number));
   }
 
   /** Outputs of each row (Float32Array: C numbers, or the row's length times C) -> what the Python answer's `to_json` gives. */

@@ -337,6 +337,15 @@ CORE(void, generate)(JNIEnv *env, jclass core, jlong runner, jbyteArray text, jb
   free((void *)said.data);
 }
 
+CORE(void, score)(JNIEnv *env, jclass core, jlong runner, jbyteArray text) {
+  kb_message message;
+  kb_text source = copied(env, text), json;
+  (void)core;
+  if (source.data == NULL) return;
+  failed(env, kb_runner_score(pointer(runner), source, &json, &message), message.text);
+  free((void *)source.data);
+}
+
 /* Puts an array at a place of the answer; 0 where an exception waits. */
 static int put(JNIEnv *env, jobjectArray answer, jsize at, jobject array) {
   if (array == NULL) return 0;

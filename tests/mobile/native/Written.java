@@ -75,6 +75,12 @@ final class Written {
     private static String written(Writer writer, String listens, String text, Settings settings) {
         List<String> pieces = new ArrayList<>();
         try {
+            if (listens.equals("score")) {
+                Writer.Score found = writer.score(text);
+                String names = Typed.list(found.tokens, each -> Typed.hex(each.name));
+                String scores = Typed.list(found.tokens, each -> each.score);
+                return List.of(names, scores, found.score, found.perplexity, found.truncated).toString();
+            }
             Writer.Answer answer =
                     listens.equals("-")
                             ? writer.generate(text, settings)

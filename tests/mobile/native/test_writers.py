@@ -16,7 +16,8 @@ from tests.mobile.native.test_generation import FAMILIES, OPTIONS, prompts
 from tests.mobile.native.test_typed import plain
 
 pytestmark = pytest.mark.native
-LANGUAGES = ("cpp", "java")
+LANGUAGES = ("cpp", "java", "node")
+NODE = {"rel": 1e-4, "most": 1e-4}  # it sums in another order than the machine's own code
 REFUSED = {
     "beams 0": "beams is out of range, expected a whole number from 1 to 256",
     "beams 2 temperature 0.5": "tokens are drawn for one text at a time",
@@ -35,6 +36,7 @@ REFUSED = {
 class Asked(NamedTuple):
     """A file that generates, lines of a driver and the answers that they must have."""
 
+    family: str
     path: Path
     lines: list[str]
     answers: list[Any]
@@ -71,7 +73,7 @@ def file(request, tmp_path_factory) -> Asked:
                 listens, answer = wanted(python, text, options)
                 lines.append(" ".join([listens, word(text), *settings]))
                 answers.append(answer)
-    return Asked(out, lines, answers)
+    return Asked(request.param, out, lines, answers)
 
 
 def said(command: list, path: Path, lines: list[str]) -> list[str]:
@@ -88,8 +90,25 @@ def test_texts_are_those_of_python(language, file, request):
     assert len(found) == len(file.answers), found[-1:]
     for line, asked, answer in zip(found, file.lines, file.answers):
         assert not line.startswith("error"), f"{asked}: {line}"
-        close(answer, plain(json.loads(line)), asked)
+        close(answer, plain(json.loads(line)), asked, **(NODE if language == "node" else {}))
     print(f"\n{len(found)} texts")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_scores_are_those_of_python(language, file, request):
+    """Of a decoder alone; another file, and a text of one token, are refused."""
+    texts = [*prompts(41), "the " * 60]
+    found = said(request.getfixturevalue(language), file.path, [f"score {word(text)}" for text in [*texts, "."]])
+    if file.family != "gpt2":
+        expected = f"error {ARGUMENT} 0 the file scores no texts, expected a file of a decoder alone, such as GPT-2"
+        assert set(found) == {expected}
+        return
+    with load(file.path, cache=False) as python:
+        for line, text in zip(found, texts, strict=False):
+            score = python.score(text)
+            answer = [list(score.tokens), list(score.log_probabilities), score.score, score.perplexity, score.truncated]
+            close(answer, plain(json.loads(line)), text, rel=1e-4, most=1e-4)
+    assert found[-1] == f"error {ARGUMENT} 0 a text has 1 tokens, expected at least two"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -105,7 +124,7 @@ def test_who_listens_may_end_a_text(language, file, request):
     cancelled = f"error {CANCELLED} %d the answer was cancelled"
     assert found[:4] == [cancelled % 1, cancelled % 2, cancelled % 2, "thrown 2 of the listener"]
     assert found[4].startswith(f"error {CANCELLED} ")
-    close(file.answers[number], plain(json.loads(found[5])), "after all")
+    close(file.answers[number], plain(json.loads(found[5])), "after all", **(NODE if language == "node" else {}))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -1,6 +1,6 @@
 // Typed answers of a file: typed CLASS FILE LIBRARY. A line of stdin is an input: its texts as hexadecimal digits, before them a 1
 // where they are words. Each answer is a line of json, its strings as hexadecimal digits (test_typed.py). Of a Writer the line is
-// how it listens ("-": not; a number: to so many pieces, 0 to all; "cancel", "throw": at the second; "other": another thread cancels), a text, and names and values
+// how it listens ("-": not; a number: to so many pieces, 0 to all; "cancel", "throw": at the second; "other": another thread cancels; "score": it is scored), a text, and names and values
 // of its settings (test_writers.py).
 #include <atomic>
 #include <iostream>
@@ -112,7 +112,15 @@ static void set(Settings &s, const std::string &name, const std::string &value) 
   if (name == "separator") s.separator = bytes(value);
 }
 
+static std::string scored(Writer &writer, const std::string &text) {
+  auto found = writer.score(text);
+  if (!found) return "error " + std::to_string(found.error().status) + " 0 " + found.error().message;
+  return "[" + list(found->tokens, [](auto &each) { return hex(each.name); }) + "," + list(found->tokens, [](auto &each) { return number(each.score); }) +
+         "," + number(found->score) + "," + number(found->perplexity) + truncated(found->truncated);
+}
+
 static std::string written(Writer &writer, const std::string &listens, const std::string &text, const Settings &settings) {
+  if (listens == "score") return scored(writer, text);
   std::vector<std::string> pieces;
   Writer::Listener listener = [&](std::string_view piece) {
     pieces.emplace_back(piece);

@@ -61,9 +61,68 @@ async function searched(file, lines) {
   return found;
 }
 
+// a Writer; lines: see typed.cpp
+const settingsOf = (words) => {
+  const settings = {};
+  for (let i = 0; i < words.length; i += 2) {
+    const [name, value] = [words[i], words[i + 1]];
+    if (["prefix", "separator"].includes(name)) settings[name] = text(value);
+    else if (name === "bad_words_ids") settings[name] = value.split(";").filter(Boolean).map((word) => word.split(",").map(Number));
+    else if (name.endsWith("_tokens") && name.includes("suppress")) settings[name] = value.split(",").map(Number);
+    else if (name === "early_stopping") settings[name] = { true: true, false: false }[value] ?? value;
+    else settings[name] = { nan: NaN, inf: Infinity }[value] ?? Number(value);
+  }
+  return settings;
+};
+
+async function written(writer, listens, source, settings) {
+  const [pieces, control] = [[], new AbortController()];
+  const signal = control.signal;
+  if (listens === "other") setTimeout(() => control.abort(), 1); // as a button does
+  try {
+    let answer;
+    if (listens === "score") {
+      const found = await writer.score(source, { signal });
+      return JSON.stringify([found.tokens.map(hex), found.logProbabilities, found.score, found.perplexity, found.truncated]);
+    }
+    if (listens === "-") {
+      answer = await writer.generate(source, settings, { signal });
+    } else {
+      const stream = writer.stream(source, settings, { signal });
+      for await (const piece of stream) {
+        pieces.push(piece);
+        if (listens === "cancel" && pieces.length === 2) control.abort();
+        if (listens === "throw" && pieces.length === 2) throw new Error("of the listener");
+        if (listens === "close" && pieces.length === 2) writer.close();
+        if (listens === String(pieces.length)) break;
+      }
+      ({ answer } = stream);
+      if (answer === null) return `error 5 ${pieces.length} the answer was cancelled`;
+    }
+    const sequences = answer.sequences.map((each) => [hex(each.text), each.score]);
+    return JSON.stringify([hex(answer.text), answer.score, sequences, pieces.map(hex), answer.truncated]);
+  } catch (error) {
+    if (error.name === "AbortError") return `error 5 ${pieces.length} the answer was cancelled`;
+    if (!(error instanceof kerasbert.CoreError)) return `thrown ${pieces.length} ${error.message}`;
+    return `error ${error.unsupported ? 3 : 4} ${pieces.length} ${error.message}`;
+  }
+}
+
+async function write(file, lines) {
+  const writer = await kerasbert.Writer.open(file);
+  const found = [];
+  for (const line of lines) {
+    const [listens, source, ...words] = line.split(" ");
+    found.push(await written(writer, listens, text(source), settingsOf(words)));
+  }
+  writer.close();
+  return found;
+}
+
 export async function follow(name, file, lines) {
   try {
     if (name === "Index") return await searched(file, lines);
+    if (name === "Writer") return await write(file, lines);
     const runner = await kerasbert[name].open(file);
     const answers = [];
     for (const line of lines) {

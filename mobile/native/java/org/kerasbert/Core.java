@@ -68,6 +68,9 @@ final class Core {
     /** Generates a text; {@link #result} gives it until the next call. `listener` may be null: it gets pieces, and false ends the text. */
     static native void generate(long runner, byte[] text, byte[] settings, Predicate<byte[]> listener);
 
+    /** Scores a text; {@link #result} gives its tokens until the next call. */
+    static native void score(long runner, byte[] text);
+
     /** The places of {@link #result}: LABELS byte[][] and SCORES, IDS (id and 1 where it is chosen); each SPANS and ENTITIES: their
      * labels, their scores, starts and ends; VALUES; TEXT; ABOUT: labels of a mask, and 1 where the texts were truncated. */
     static final int LABELS = 0, SCORES = 1, IDS = 2, SPANS = 3, ENTITIES = 6, VALUES = 9, TEXT = 10, ABOUT = 11;

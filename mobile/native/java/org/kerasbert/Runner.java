@@ -89,6 +89,12 @@ public class Runner implements AutoCloseable {
         return Core.result(handle);
     }
 
+    /** The parts of a text that is scored. */
+    final synchronized Object[] scored(String text) {
+        Core.score(Core.open(handle), Core.bytes(text));
+        return Core.result(handle);
+    }
+
     /** Opens an index of this file's vectors: of a path, or where it is null of bytes that stay. */
     final synchronized long openIndex(byte[] path, ByteBuffer direct) {
         return Core.openIndex(path, direct, Core.open(handle));

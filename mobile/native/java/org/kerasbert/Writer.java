@@ -43,6 +43,29 @@ public final class Writer extends Runner {
         }
     }
 
+    /** How probable a text is. */
+    public static final class Score {
+        /** Its tokens but the first, with their log-probabilities as scores. */
+        public final List<Label> tokens;
+
+        /** The sum of them. */
+        public final double score;
+
+        public final double perplexity;
+
+        /** Whether the text was longer than the model reads. */
+        public final boolean truncated;
+
+        Score(Object[] values) {
+            double sum = 0;
+            tokens = labels(values);
+            for (Label each : tokens) sum += each.score;
+            score = sum;
+            perplexity = Math.exp(-sum / tokens.size());
+            truncated = truncated(values);
+        }
+    }
+
     private Writer(String path, ByteBuffer file, Options options) {
         super(path, file, options, "generation");
     }
@@ -81,5 +104,10 @@ public final class Writer extends Runner {
      */
     public Answer generate(String text, Settings settings, Predicate<String> listener) {
         return new Answer(written(text, settings, utf8 -> listener.test(Core.text(utf8))));
+    }
+
+    /** How probable a text of at least two tokens is, by a file of a decoder alone (GPT-2). */
+    public Score score(String text) {
+        return new Score(scored(text));
     }
 }
