@@ -156,7 +156,8 @@ def _run(options: argparse.Namespace) -> int:
         said.count, said.cut = _table(options, model, settings)
     else:
         _show(options, model, said, settings)
-    return said.tell(model.bundle.longest)
+    kind = model.kind.configured(settings["options"] or {})
+    return said.tell(model.bundle.longest, " at their beginning" if getattr(kind, "goes_on", False) else "")
 
 
 class _Said:
@@ -182,11 +183,12 @@ class _Said:
         print(json.dumps({"error": line}, ensure_ascii=False) if self.json else "", flush=True)
         print(f"error: {line}", file=sys.stderr, flush=True)
 
-    def tell(self, longest: int) -> int:
-        """Say it; the status."""
+    def tell(self, longest: int, where: str) -> int:
+        """Say it; the status. where: texts are truncated."""
         if self.cut:
             print(
-                f"{self.cut} of {self.count} texts have more than {longest} tokens and are truncated", file=sys.stderr
+                f"{self.cut} of {self.count} texts have more than {longest} tokens and are truncated{where}",
+                file=sys.stderr,
             )
         if self.blank:
             print(nothing_to_read(self.blank, self.count), file=sys.stderr)

@@ -74,7 +74,8 @@ class GenerationKind(Kind):
 
     Options:
         prefix: str, in front of every source (Raffel et al., 2020, section 2.4), as "translate English to German: ".
-        separator: str, between source and target in one row, of a decoder alone; "" where it goes on from the source.
+        separator: str, between source and target in one row, of a decoder alone; "" where it goes on from the source, which loses
+            its beginning where it is too long.
         target_length: int T, tokens of a target with its end; longer ones are cut, and no more are written.
         max_tokens: int, tokens that are written at most in a call, 0 for target_length; the room of the source stays as it is.
         masked: bool, whether each token is written at a [MASK], as an encoder alone does (`layers.masked_writer`). The family
@@ -142,6 +143,11 @@ class GenerationKind(Kind):
         return self.options["masked"]
 
     @property
+    def goes_on(self) -> bool:
+        """Whether the target follows the last token of its source, so that a source loses its beginning."""
+        return self.one_row and not self.masked and not self.options["separator"]
+
+    @property
     def reader(self) -> str:
         return "prefill" if self.one_row else "encode"
 
@@ -190,7 +196,7 @@ class GenerationKind(Kind):
                 "(option separator), or nothing, where a source is gone on from"
             )
         ids, room = tokenizer.encode(source), self._room(length, len(separator))
-        prompt, truncated = [*ids[:room], *separator], len(ids) > room
+        prompt, truncated = [*(ids[-room:] if self.goes_on else ids[:room]), *separator], len(ids) > room
         if not prompt:
             raise InputError(f"a source has no tokens, expected a text to write from. Received: {source!r:.60}")
         return self._continued(tokenizer, prompt, target, truncated)
@@ -273,6 +279,10 @@ class GenerationKind(Kind):
             return 0.0
         same = [np.mean(np.equal(a[1:], b[1:])) for a, b in zip(expected, received)]
         return float(np.mean(same)) if same else 1.0
+
+    def cut(self, count, texts, longest, tense="are") -> str:
+        said = super().cut(count, texts, longest, tense)
+        return said.replace("truncated", "truncated at their beginning", 1) if self.goes_on else said
 
     def told(self, rows: Sequence[Row]) -> list[str]:
         cut = sum(row.about.cut for row in rows)

@@ -303,7 +303,7 @@ class Generation(TaskKind):
             return tokenizer.cut_to(texts, length=length - self.answers.target_length)
         separator, ids = tokenizer.source.encode(self.options["separator"]), tokenizer.encode(texts)
         room = length - self.answers.target_length - len(separator)
-        kept = ids[:, :room]
+        kept = ids[:, -room:] if self.answers.goes_on else ids[:, :room]
         ending = tf.tile(tf.constant([separator], kept.dtype), [kept.nrows(), 1])
         joined = tf.concat([kept, ending], axis=1) if separator else kept
         mask = tf.ones_like(joined).to_tensor()

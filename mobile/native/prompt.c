@@ -97,12 +97,12 @@ static kb_status masked_row(kb_rows *rows, const kb_decoding *how, kb_text sourc
   return status == KB_OK ? kb_row_of(rows, tokens->ids, tokens->count, tokens->truncated, message) : status;
 }
 
-/* Source and separator, of a decoder alone. */
+/* Source and separator, of a decoder alone; a source that is gone on from loses its beginning. */
 static kb_status joined_row(kb_rows *rows, const kb_decoding *how, kb_text source, kb_message *message) {
   const kb_tokenizer *t = rows->model->tokenizer;
   kb_tokens *tokens = &rows->work->view;
   kb_ints separator;
-  size_t room = 0, i, kept;
+  size_t room = 0, i, kept, lost;
   kb_status status = kb_encode(t, how->separator, tokens, message);
   memset(&separator, 0, sizeof separator);
   for (i = 0; status == KB_OK && i < tokens->count; i++) kb_push_int(&separator, tokens->ids[i]);
@@ -115,7 +115,8 @@ static kb_status joined_row(kb_rows *rows, const kb_decoding *how, kb_text sourc
     kb_ints ids;
     memset(&ids, 0, sizeof ids);
     kept = tokens->count < room ? tokens->count : room;
-    for (i = 0; i < kept; i++) kb_push_int(&ids, tokens->ids[i]);
+    lost = how->separator.size > 0 ? 0 : tokens->count - kept;
+    for (i = 0; i < kept; i++) kb_push_int(&ids, tokens->ids[lost + i]);
     for (i = 0; i < separator.count; i++) kb_push_int(&ids, separator.data[i]);
     if (ids.failed) status = kb_no_memory(message);
     else if (ids.count == 0) status = kb_fail(message, KB_ARGUMENT, "a source has no tokens, expected a text to write from");

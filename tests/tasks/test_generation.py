@@ -64,6 +64,24 @@ def test_rows_of_a_decoder_alone_by_hand():
         kind(start="").rows(tokenizer, ("the cat",), 100)
 
 
+def test_a_source_that_is_gone_on_from_loses_its_beginning():
+    """What is written follows its end, in Python and in a SavedModel; what a target is separated from loses its end."""
+    from kerasbert.text.graph import graph_tokenizer
+
+    texts, graph = ["the cat runs", "a dog"], graph_tokenizer(tiny.tokenizer())
+    for separator, rows in (("", ["cat runs", "a dog"]), (".", ["the .", "a ."])):
+        options = {"start": "", "separator": separator, "target_length": 5}
+        found = [kind(**options).rows(tiny.tokenizer(), (text,), 7)[0] for text in texts]
+        assert [row.token_ids for row in found] == [ids(row) for row in rows]
+        assert [row.truncated for row in found] == [True, separator == "."]
+        packed, cut = find("generation").configured(options)._prompts(graph, texts, 7)
+        assert packed["token_ids"].numpy().tolist() == [ids(row) for row in rows]
+        assert cut.numpy().tolist() == [True, separator == "."]
+        said = "2 of 2 texts (100.0%) have more than 7 tokens and are truncated"
+        where = "" if separator else " at their beginning"
+        assert kind(**options).cut(2, 2, 7) == f"{said}{where} (--length)"
+
+
 def test_rows_of_an_encoder_alone_by_hand():
     tokenizer = tiny.tokenizer()
     how = kind(start="", masked=True, target_length=3, prefix="very ")
