@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from kerasbert.mobile.runtime import native
 from tests.mobile.native import typed
 from tests.mobile.native.runners import ARGUMENT, Failed, Runner
@@ -66,3 +68,57 @@ def detokenized(files: dict[str, bytes], ids: list[int]) -> str:
     if status:
         raise Failed(status, message)
     return ctypes.string_at(text.data, text.size).decode()
+
+
+class _Steps(ctypes.Structure):
+    """kb_steps."""
+
+    _fields_ = (
+        ("count", ctypes.c_size_t),
+        ("tokens", ctypes.POINTER(ctypes.c_int32)),
+        ("origins", ctypes.POINTER(ctypes.c_int32)),
+        ("column", ctypes.c_int32),
+        ("ended", ctypes.c_int32),
+        ("piece", native._Json),
+    )
+
+
+class Writing:
+    """kb_writing: what a network of the caller's is asked. `score`: a text is scored."""
+
+    def __init__(self, model: native.NativeModel, text: str, told: bool = False, score: bool = False, **options: Any):
+        self.library, self.handle, self.message = native._needed(), _P(), native._Message()
+        self.model = model  # which must stay
+        rest, given = (ctypes.byref(self.handle), ctypes.byref(self.message)), json.dumps(options) if options else ""
+        if score:
+            self._check(self._call("kb_writing_score", model._handle, native._text(text), *rest))
+        else:
+            begun = model._handle, native._text(text), native._text(given), int(told)
+            self._check(self._call("kb_writing_begin", *begun, *rest))
+
+    def _call(self, name: str, *arguments: Any) -> int:
+        return getattr(self.library, name)(*arguments)
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise Failed(status, self.message)
+
+    def next(self, logits: np.ndarray | None) -> tuple[list[int], list[int], int, str, bool]:
+        """Tokens, origins, column, piece, whether it has ended."""
+        steps = _Steps()
+        data, size = (logits.ctypes.data_as(_P), logits.size) if logits is not None else (None, 0)
+        call = self.handle, data, ctypes.c_size_t(size), ctypes.byref(steps), ctypes.byref(self.message)
+        self._check(self._call("kb_writing_next", *call))
+        piece = ctypes.string_at(steps.piece.data, steps.piece.size).decode()
+        tokens, origins = steps.tokens[: steps.count], steps.origins[: steps.count]
+        return tokens, origins, steps.column, piece, bool(steps.ended)
+
+    def answer(self) -> dict[str, Any]:
+        """Its json."""
+        answer = native._Json()
+        self._check(self._call("kb_writing_answer", self.handle, ctypes.byref(answer), ctypes.byref(self.message)))
+        return json.loads(ctypes.string_at(answer.data, answer.size))
+
+    def close(self) -> None:
+        """kb_writing_close."""
+        self._call("kb_writing_close", self.handle)
