@@ -120,6 +120,7 @@ def _add_run(declare: Declare) -> None:
     )
     command.add_argument("--threshold", type=float, metavar="P", help="probability that each of them has at least")
     answer_options(command)
+    command.add_argument("--prompt-name", metavar="NAME", help="prompt before each text, of a file of vectors")
     command.add_argument("--stream", action="store_true", help="print a generated text as its tokens come")
 
 
@@ -148,7 +149,7 @@ def _run(options: argparse.Namespace) -> int:
         check_files([options.data])
     elif options.stream and options.json:
         raise InputError("--stream prints a text as it comes, --json whole answers: leave out one of them")
-    settings = {name: getattr(options, name) for name in ("language", "top", "threshold")}
+    settings = {name: getattr(options, name) for name in ("language", "top", "threshold", "prompt_name")}
     settings["options"] = answer_options_of(options)
     model, said = load(options), _Said(options)
     model([], **settings)  # what is wrong with them is told before any text is read

@@ -244,6 +244,16 @@ class Kind:
             raise InputError(f"top or threshold is given, and a {self.name} ranks nothing: leave them out")
         return self
 
+    def with_prompt(self, name: str | None) -> Self:
+        """The kind with another of its prompts before each text, by name: "" for none, None for the default.
+
+        Raises:
+            InputError: it has no such prompt; a kind other than vectors has none.
+        """
+        if name is not None:
+            raise InputError(f"prompt_name is {name!r}, and a {self.name} has no prompts: leave it out")
+        return self
+
     def limited(self, answer: Any, top: int | None, threshold: float | None) -> Any:
         """An answer with at most `top` of what it ranks, best first, each of the probability `threshold` or more.
 

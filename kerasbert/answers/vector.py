@@ -13,6 +13,8 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row, listed
 from kerasbert.poolings import readouts_of
 
+QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
+"""Names that the prompts of sentence-transformers' models have (its `encode_query` and `encode_document`)."""
 RANKED = ("ranking", "triplet", "margin_mse")  # losses of rows that have negatives
 NEGATIVE = re.compile(r"negatives?(_?\d+)?")  # columns of them
 
@@ -99,7 +101,8 @@ class VectorKind(Kind):
     @property
     def prompt(self) -> str:
         """The text that is put before each text."""
-        return self.options["prompts"].get(self.options["prompt_name"], "")
+        name = self.options["prompt_name"]
+        return self.options["prompts"][name] if name else ""
 
     @property
     def begin(self) -> int:
@@ -109,8 +112,17 @@ class VectorKind(Kind):
 
     @property
     def carried(self) -> dict[str, Any]:
-        name = self.options["prompt_name"]
-        return {"prompts": {name: self.prompt}, "prompt_name": name} if self.prompt else {}
+        name, prompts = self.options["prompt_name"], self.options["prompts"]
+        if not self.options["include_prompt"]:  # where pooling begins stands in the network
+            prompts = {name: self.prompt} if self.prompt else {}
+        return {"prompts": dict(prompts), "prompt_name": name} if prompts else {}
+
+    def with_prompt(self, name: str | None) -> Self:
+        return self if name is None else self.configured({"prompt_name": name})
+
+    def prompt_among(self, names: Sequence[str]) -> str | None:
+        """The first of some names that is one of its prompts; None without one."""
+        return next((name for name in names if name in self.options["prompts"]), None)
 
     @property
     def lists(self):
@@ -200,6 +212,18 @@ def quantized(vectors: np.ndarray) -> np.ndarray:
 KIND = VectorKind()
 
 
+def query_vector(runner: Any, text: Any, k: int, prompt_name: str | None) -> np.ndarray:
+    """The vector [H] of a query for `k` hits, after the prompt for queries where another is not named.
+
+    Raises:
+        InputError: k is no whole number of at least 1, or no such prompt.
+    """
+    if type(k) is not int or k < 1:
+        raise InputError(f"k must be a whole number of at least 1. Received: {k!r}")
+    name = runner.kind.prompt_among(QUERY) if prompt_name is None else prompt_name
+    return runner.outputs([text], prompt_name=name)[0]
+
+
 class Hit(NamedTuple):
     """A text that was found: its number among the texts, itself, its cosine with the query, and its own name if it has one."""
 
@@ -211,6 +235,8 @@ class Hit(NamedTuple):
 
 class Index:
     """Texts with their vectors, made once: 4 H bytes a text (1.5 kB of MiniLM).
+
+    Where the file has prompts called "document" or "passage" and "query", texts get the one and queries the other.
 
     Args:
         runner: Runner of a file that answers with vectors.
@@ -231,7 +257,9 @@ class Index:
         if not len(texts):
             raise InputError("texts is empty, expected at least one text")
         self.runner, self.texts = runner, tuple(texts)
-        given = runner.outputs(self.texts) if vectors is None else np.asarray(vectors, np.float32)
+        if vectors is None:
+            vectors = runner.outputs(self.texts, prompt_name=runner.kind.prompt_among(DOCUMENT))
+        given = np.asarray(vectors, np.float32)
         if given.ndim != 2 or len(given) != len(self.texts):
             raise InputError(
                 f"vectors have the shape {given.shape}, expected ({len(self.texts)}, H): one for each of the texts"
@@ -241,15 +269,16 @@ class Index:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def nearest(self, text: Any, k: int = 5) -> list[Hit]:
+    def nearest(self, text: Any, k: int = 5, prompt_name: str | None = None) -> list[Hit]:
         """The k texts whose vectors have the largest cosine with that of a text, largest first; equals in their order.
 
+        Args:
+            prompt_name: str, of another prompt before the text than "query"; "" for none.
+
         Raises:
-            InputError: k is no whole number of at least 1, or the vectors are of another model.
+            InputError: k is no whole number of at least 1, no such prompt, or the vectors are of another model.
         """
-        if type(k) is not int or k < 1:
-            raise InputError(f"k must be a whole number of at least 1. Received: {k!r}")
-        query = self.runner.outputs([text])[0]
+        query = query_vector(self.runner, text, k, prompt_name)
         if len(query) != self.vectors.shape[1]:
             raise InputError(
                 f"vectors have {self.vectors.shape[1]} numbers, the file's {len(query)}: make them by this file"

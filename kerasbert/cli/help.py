@@ -213,7 +213,7 @@ MORE: Mapping[str, tuple[str, str]] = {  # command -> two examples beside the fi
     ),
     "kerasbert-mobile nearest": (
         "kerasbert-mobile nearest vectors.tflite 'a gripping film' --among films.csv --text-column plot",
-        "kerasbert-mobile nearest vectors.tflite 'a gripping film' 'a dull one' --among films.kbindex --top 3",
+        "kerasbert-mobile nearest vectors.tflite 'a gripping film' 'a dull one' --among films.kbindex --prompt-name query",
     ),
 }
 

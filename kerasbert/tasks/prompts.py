@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kerasbert.answers.vector import prompt_tokens
+from kerasbert.answers.vector import DOCUMENT, QUERY, prompt_tokens
 from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task, TaskKind, find, kind_of
-
-QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
-"""Names that the prompts of sentence-transformers' models have (its `encode_query` and `encode_document`)."""
 
 
 def vector_kind(model: Any, prompt_name: str | None = None, prompt: str | None = None) -> TaskKind | None:

@@ -8,6 +8,7 @@ from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare, show
+from kerasbert.errors import InputError
 from .. import samples
 from .running import load, runtime_options
 
@@ -19,7 +20,10 @@ def _nearest(options: argparse.Namespace) -> None:
     check_files([options.among])
     from ..runtime.stored_index import MAGIC, StoredIndex
 
+    if options.top < 1:
+        raise InputError(f"--top must be at least 1. Received: {options.top}")
     model = load(options)
+    model.kind.with_prompt(options.prompt_name)  # before the texts are encoded
     with open(options.among, "rb") as file:
         is_index = file.read(len(MAGIC)) == MAGIC
     if is_index:
@@ -28,7 +32,7 @@ def _nearest(options: argparse.Namespace) -> None:
         index = model.index(samples.opened(options.among, model.bundle, model.kind, options.text_column).texts())
     check_read(options, "json", "top")
     for text in options.texts:
-        for hit in index.nearest(text, options.top):
+        for hit in index.nearest(text, options.top, options.prompt_name):
             found = {"query": text, "index": hit.index, "text": hit.text, "score": hit.score}
             found |= {"id": hit.id} if hit.id else {}
             line = json.dumps(found, ensure_ascii=False) if options.json else f"{hit.score:.4f}\t{hit.text}\t{text}"
@@ -64,6 +68,7 @@ def add(declare: Declare) -> None:
     )
     command.add_argument("--text-column", metavar="NAME", help="column of the texts; `text` or the task's by default")
     command.add_argument("--top", type=int, default=5, metavar="K", help="how many of them (default: 5)")
+    command.add_argument("--prompt-name", metavar="NAME", help="prompt before TEXT; default: the file's for queries")
 
     command = declare("index", _index, "texts with int8 vectors in one file, for `nearest` and for apps to search in")
     runtime_options(command)

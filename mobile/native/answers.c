@@ -121,18 +121,17 @@ static kb_status plain_rows(kb_rows *rows, const kb_text *texts, size_t count, i
   return kb_row_pack(rows, texts[0], count == 2 ? texts + 1 : NULL, message);
 }
 
-/* The same after the prompt of the file, where it has one. */
+/* The same after a prompt. */
 static kb_status prompted_rows(kb_rows *rows, const kb_text *texts, size_t count, int words, kb_message *message) {
-  const kb_model *m = rows->model;
-  kb_text both[2];
+  kb_text both[2], before = rows->before;
   char *joined;
   kb_status status;
-  if (m->prompt == NULL || count == 0 || count > 2) return plain_rows(rows, texts, count, words, message);
-  joined = malloc(m->prompt_size + texts[0].size + 1);
+  if (before.size == 0 || count == 0 || count > 2) return plain_rows(rows, texts, count, words, message);
+  joined = malloc(before.size + texts[0].size + 1);
   if (joined == NULL) return kb_no_memory(message);
-  memcpy(joined, m->prompt, m->prompt_size);
-  memcpy(joined + m->prompt_size, texts[0].data, texts[0].size);
-  both[0].data = joined, both[0].size = m->prompt_size + texts[0].size;
+  memcpy(joined, before.data, before.size);
+  memcpy(joined + before.size, texts[0].data, texts[0].size);
+  both[0].data = joined, both[0].size = before.size + texts[0].size;
   if (count == 2) both[1] = texts[1];
   status = plain_rows(rows, both, count, words, message);
   free(joined);
@@ -291,11 +290,12 @@ kb_status kb_rows_new(const kb_model *model, kb_rows **rows, kb_message *message
   return kb_no_memory(message);
 }
 
-KB_API kb_status kb_rows_make(const kb_model *model, const kb_text *texts, size_t count, int32_t words, kb_rows **rows, kb_message *message) {
+static kb_status make(const kb_model *model, kb_text before, const kb_text *texts, size_t count, int32_t words, kb_rows **rows, kb_message *message) {
   kb_rows *made;
   kb_status status = kb_rows_new(model, &made, message);
   *rows = NULL;
   if (status != KB_OK) return status;
+  made->before = before;
   status = model->kind->rows(made, texts, count, words, message);
   if (status == KB_OK && (made->starts.failed || made->ends.failed || made->words.failed || made->tokens.failed || made->masks.failed ||
                           made->ids.failed || made->segments.failed || made->text.failed))
@@ -310,6 +310,17 @@ KB_API kb_status kb_rows_make(const kb_model *model, const kb_text *texts, size_
   if (status == KB_OK) *rows = made;
   else kb_rows_free(made);
   return status;
+}
+
+KB_API kb_status kb_rows_make(const kb_model *model, const kb_text *texts, size_t count, int32_t words, kb_rows **rows, kb_message *message) {
+  return make(model, model->before, texts, count, words, rows, message);
+}
+
+KB_API kb_status kb_rows_prompted(const kb_model *model, kb_text prompt, const kb_text *texts, size_t count, kb_rows **rows, kb_message *message) {
+  kb_text before;
+  kb_status status = kb_model_prompt(model, prompt, &before, message);
+  *rows = NULL;
+  return status == KB_OK ? make(model, before, texts, count, 0, rows, message) : status;
 }
 
 KB_API size_t kb_rows_count(const kb_rows *rows) { return rows->count; }

@@ -20,8 +20,11 @@ struct kb_model {
   /* options of the kinds; numbers[i] is OPTIONS[i] of model.c */
   long stride, question, max_answer, n_best, top;
   uint8_t unanswerable, crf;
-  char *prompt; /* of vectors: what is put before each text; of a generation prefix and separator */
+  char *prompt; /* the bytes of `prompts`; of a generation prefix and separator */
   size_t prompt_size;
+  kb_text *prompts; /* of vectors: names and texts by turns */
+  size_t prompt_count; /* of both */
+  kb_text before; /* the one that is put before each text where a call names none */
   double null_threshold;
   struct kb_decoding *generation; /* of a kind that generates: its options, whose texts stand in `prompt`; else NULL */
   double *table; /* of a CRF: [L + 2, L]; of several labels: a threshold each */
@@ -53,6 +56,7 @@ typedef struct kb_told {
 /* The rows of one input. Offsets are code points of `text`. */
 struct kb_rows {
   const kb_model *model;
+  kb_text before; /* the prompt of the call */
   kb_packed *rows;
   size_t count, room;
   kb_ints ids, segments;
@@ -79,6 +83,7 @@ typedef struct kb_kind {
 
 extern const kb_kind kb_kinds[]; /* ended by one without a name */
 
+kb_status kb_model_prompt(const kb_model *model, kb_text name, kb_text *text, kb_message *message); /* an empty name: none */
 kb_status kb_rows_new(const kb_model *model, kb_rows **rows, kb_message *message); /* without a row */
 /* A row of ids; NULL where there is no memory. */
 kb_packed *kb_row_add(kb_rows *rows, const int32_t *a, size_t a_count, const int32_t *b, size_t b_count, int pair, size_t *places);

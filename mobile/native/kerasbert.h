@@ -127,6 +127,10 @@ KB_API kb_text kb_model_settings(const kb_model *model);
    words of one where `words` is not 0 (tags). */
 KB_API kb_status kb_rows_make(const kb_model *model, const kb_text *texts, size_t count, int32_t words, kb_rows **rows,
                               kb_message *message);
+/* The same of a text of a file of vectors, after another of its prompts than the default, by name; an empty name: after none. A name
+   that the file does not have is refused with KB_ARGUMENT and those that it has. */
+KB_API kb_status kb_rows_prompted(const kb_model *model, kb_text prompt, const kb_text *texts, size_t count, kb_rows **rows,
+                                  kb_message *message);
 KB_API size_t kb_rows_count(const kb_rows *rows);
 KB_API kb_row kb_rows_row(const kb_rows *rows, size_t number);
 KB_API void kb_rows_free(kb_rows *rows);
@@ -285,6 +289,10 @@ KB_API const kb_model *kb_runner_model(const kb_runner *runner);
    runs in the shortest signature that holds it. */
 KB_API kb_status kb_runner_answer(kb_runner *runner, const kb_text *texts, size_t count, int32_t words, kb_text *json,
                                   kb_message *message);
+
+/* The same after a prompt of a file of vectors: as of kb_rows_prompted. */
+KB_API kb_status kb_runner_prompted(kb_runner *runner, kb_text prompt, const kb_text *texts, size_t count, kb_text *json,
+                                    kb_message *message);
 
 /* The same answer typed, until the runner's next call; NULL where it failed, or where there is none. */
 KB_API const kb_result *kb_runner_result(const kb_runner *runner);

@@ -156,6 +156,16 @@ class Runner {
     return run(texts, words, &json, error) ? kb_runner_result(handle.get()) : nullptr;
   }
 
+  // The same of a text after a prompt.
+  const kb_result *after(std::string_view prompt, std::string_view text, Error *error) {
+    kb_text part{text.data(), text.size()}, json;
+    kb_message message;
+    kb_status status = kb_runner_prompted(handle.get(), {prompt.data(), prompt.size()}, &part, 1, &json, &message);
+    if (status == KB_OK) return kb_runner_result(handle.get());
+    *error = failure(status, message);
+    return nullptr;
+  }
+
   static std::string string(kb_text text) { return {text.data, text.size}; }
 
   static std::vector<Label> labels(const kb_result *result) {
@@ -292,6 +302,14 @@ class Embedder : public Typed<Embedder> {
 
   Expected<Answer> answer(std::string_view text) { return made<Answer>({text}, answer_of); }
   Expected<Answer> answer(std::string_view first, std::string_view second) { return made<Answer>({first, second}, answer_of); }
+
+  // After another prompt of the file than its default, such as "query"; an empty name: after none.
+  Expected<Answer> prompted(std::string_view prompt, std::string_view text) {
+    Error error;
+    const kb_result *from = after(prompt, text, &error);
+    if (from == nullptr) return error;
+    return answer_of(from);
+  }
 
  private:
   static Answer answer_of(const kb_result *from) { return {{from->values, from->values + from->value_count}, from->truncated != 0}; }

@@ -1,4 +1,5 @@
 /* A file that kerasbert-mobile compress wrote: the zip behind its last byte, and the settings in it (export/bundle.py). */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "answers.h"
@@ -165,17 +166,47 @@ static kb_status read_table(kb_model *m, const kb_json *json, uint32_t node, siz
   return KB_OK;
 }
 
-/* The one prompt of a file of vectors. */
-static kb_status read_prompt(kb_model *m, const kb_json *json, uint32_t options, kb_message *message) {
-  uint32_t node = kb_json_get(json, options, "prompts");
-  if (node == 0 || strcmp(m->kind->name, "vector") != 0) return KB_OK;
-  if (json->nodes[node].type != KB_OBJECT || json->nodes[node].count != 1 || json->nodes[node + 2].type != KB_STRING)
-    return kb_fail(message, KB_DAMAGED, "the option prompts is no object of one text");
-  m->prompt_size = json->nodes[node + 2].text.size;
-  m->prompt = malloc(m->prompt_size + 1);
-  if (m->prompt == NULL) return kb_no_memory(message);
-  memcpy(m->prompt, json->nodes[node + 2].text.data, m->prompt_size);
-  return KB_OK;
+/* A string, copied behind those that are there. */
+static kb_text kept(kb_model *m, kb_text text) {
+  kb_text copy = {m->prompt + m->prompt_size, text.size};
+  if (text.size > 0) memcpy(m->prompt + m->prompt_size, text.data, text.size);
+  m->prompt_size += text.size;
+  return copy;
+}
+
+/* The prompts of a file of vectors, by name. */
+static kb_status read_prompts(kb_model *m, const kb_json *json, uint32_t options, kb_message *message) {
+  uint32_t list = kb_json_get(json, options, "prompts"), at;
+  size_t count, i, bytes = 1;
+  kb_status status;
+  if (list == 0 || strcmp(m->kind->name, "vector") != 0) return KB_OK;
+  if (json->nodes[list].type != KB_OBJECT) return kb_fail(message, KB_DAMAGED, "the option prompts is no object");
+  count = 2 * (size_t)json->nodes[list].count;
+  for (i = 0, at = list + 1; i < count; i++, at = json->nodes[at].next) {
+    if (json->nodes[at].type != KB_STRING) return kb_fail(message, KB_DAMAGED, "a prompt is no string");
+    bytes += json->nodes[at].text.size;
+  }
+  m->prompt = malloc(bytes), m->prompts = calloc(count + 1, sizeof *m->prompts);
+  if (m->prompt == NULL || m->prompts == NULL) return kb_no_memory(message);
+  for (at = list + 1; m->prompt_count < count; at = json->nodes[at].next) m->prompts[m->prompt_count++] = kept(m, json->nodes[at].text);
+  status = kb_model_prompt(m, string_of(json, options, "prompt_name"), &m->before, message);
+  return status == KB_ARGUMENT ? KB_DAMAGED : status;
+}
+
+kb_status kb_model_prompt(const kb_model *m, kb_text name, kb_text *text, kb_message *message) {
+  char known[160] = "";
+  size_t i, used = 0;
+  text->data = "", text->size = 0;
+  if (strcmp(m->kind->name, "vector") != 0) return kb_fail(message, KB_ARGUMENT, "a prompt is named, and a %s has none", m->kind->name);
+  if (name.size == 0) return KB_OK;
+  for (i = 0; i < m->prompt_count; i += 2) {
+    if (kb_same(m->prompts[i], name)) {
+      *text = m->prompts[i + 1];
+      return KB_OK;
+    }
+    if (used < sizeof known) used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kb_show(m->prompts[i]).text);
+  }
+  return kb_fail(message, KB_ARGUMENT, "no prompt '%s': the file has %s", kb_show(name).text, i ? known : "none");
 }
 
 static kb_status read_options(kb_model *m, const kb_json *json, kb_message *message) {
@@ -199,7 +230,7 @@ static kb_status read_options(kb_model *m, const kb_json *json, kb_message *mess
   if (node && !kb_json_number(json, node, &m->null_threshold)) return kb_fail(message, KB_DAMAGED, "the option null_threshold is no number");
   node = kb_json_get(json, options, m->crf ? "transitions" : "thresholds");
   if (node && json->nodes[node].count > 0) status = read_table(m, json, node, m->crf ? m->label_count : 0, message);
-  if (status == KB_OK) status = read_prompt(m, json, options, message);
+  if (status == KB_OK) status = read_prompts(m, json, options, message);
   if (status == KB_OK && m->crf && m->table_count != (m->label_count + 2) * m->label_count)
     status = kb_fail(message, KB_DAMAGED, "the table of the CRF does not fit %lu labels", (unsigned long)m->label_count);
   if (status == KB_OK && !m->crf && m->table_count && m->table_count != m->label_count)
@@ -255,6 +286,7 @@ KB_API void kb_model_close(kb_model *m) {
   free((void *)m->settings.data);
   free(m->table);
   free(m->prompt);
+  free(m->prompts);
   kb_generation_close(m);
   free(m);
 }

@@ -241,12 +241,13 @@ static kb_status run(kb_runner *r, size_t number, size_t *used, size_t *size, kb
   return KB_OK;
 }
 
-static kb_status answer(kb_runner *r, const kb_text *texts, size_t count, int32_t words, kb_text *json, kb_message *message) {
+/* `prompt`: its name; NULL: the default. */
+static kb_status answer(kb_runner *r, const kb_text *prompt, const kb_text *texts, size_t count, int32_t words, kb_text *json, kb_message *message) {
   size_t i, at, used = 0, rows, *sizes;
   const float **outputs;
   kb_status status;
   kb_rows_free(r->rows);
-  status = kb_rows_make(r->model, texts, count, words, &r->rows, message);
+  status = prompt ? kb_rows_prompted(r->model, *prompt, texts, count, &r->rows, message) : kb_rows_make(r->model, texts, count, words, &r->rows, message);
   if (status != KB_OK) return status;
   rows = kb_rows_count(r->rows);
   if (rows > r->most_rows)
@@ -264,19 +265,31 @@ static kb_status answer(kb_runner *r, const kb_text *texts, size_t count, int32_
 
 KB_API const kb_result *kb_runner_result(const kb_runner *runner) { return runner->writer ? kb_writer_result(runner->writer) : kb_rows_result(runner->rows); }
 
-KB_API kb_status kb_runner_answer(kb_runner *r, const kb_text *texts, size_t count, int32_t words, kb_text *json, kb_message *message) {
+static kb_status one_at_a_time(kb_runner *r, const kb_text *prompt, const kb_text *texts, size_t count, int32_t words, kb_text *json, kb_message *message) {
   kb_status status;
+  if (kb_exchange(&r->busy, 1)) return kb_fail(message, KB_ARGUMENT, "the runner answers another thread: open one for each, or take turns");
+  kb_exchange(&r->cancelled, 0);
+  status = answer(r, prompt, texts, count, words, json, message);
+  kb_exchange(&r->busy, 0);
+  return status;
+}
+
+KB_API kb_status kb_runner_prompted(kb_runner *r, kb_text prompt, const kb_text *texts, size_t count, kb_text *json, kb_message *message) {
+  kb_text before;
+  kb_status status = kb_model_prompt(r->model, prompt, &before, message);
+  json->data = NULL, json->size = 0;
+  if (status != KB_OK) return status;
+  return one_at_a_time(r, &prompt, texts, count, 0, json, message);
+}
+
+KB_API kb_status kb_runner_answer(kb_runner *r, const kb_text *texts, size_t count, int32_t words, kb_text *json, kb_message *message) {
   kb_text none = {NULL, 0};
   json->data = NULL, json->size = 0;
   if (r->writer != NULL) {
     if (count != 1) return kb_fail(message, KB_ARGUMENT, "received %lu texts, expected 1", (unsigned long)count);
     return kb_runner_generate(r, texts[0], none, NULL, NULL, json, message);
   }
-  if (kb_exchange(&r->busy, 1)) return kb_fail(message, KB_ARGUMENT, "the runner answers another thread: open one for each, or take turns");
-  kb_exchange(&r->cancelled, 0);
-  status = answer(r, texts, count, words, json, message);
-  kb_exchange(&r->busy, 0);
-  return status;
+  return one_at_a_time(r, NULL, texts, count, words, json, message);
 }
 #else
 typedef int kb_no_runner_of_webassembly; /* a file is not empty in C99 */

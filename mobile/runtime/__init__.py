@@ -101,9 +101,7 @@ def load(
 
 def _loaded(path: Path, cache: Any, threads: int, plugin: Any, windows: int, give_back: Callable[[], None]) -> "Runner":
     bundle = opened(path, [plugin] if isinstance(plugin, str | os.PathLike) else list(plugin))
-    folder = None
-    if cache is not False:
-        folder = caches.default_directory() if cache in (None, True) else Path(cache)
+    folder = None if cache is False else caches.default_directory() if cache in (None, True) else Path(cache)
     runner = Runner(bundle, interpreter(path, bundle, threads, folder, bundle.digest), path, windows)
     runner.finalizer = weakref.finalize(runner, give_back)
     return runner
@@ -166,6 +164,7 @@ class Runner:
         top: int | None = None,
         threshold: float | None = None,
         options: Mapping[str, Any] | None = None,
+        prompt_name: str | None = None,
     ) -> list[Any]:
         """Texts -> answers: the objects of `kb.predict`, one per text.
 
@@ -176,7 +175,9 @@ class Runner:
                 has at least. See `answers.Kind.limited`; a kind that ranks nothing refuses both.
             options: of texts that are generated, over those of the file: beams, temperature, top_k, top_p, seed, max_tokens
                 and the others of `answers.generation.GenerationKind`, but target_length and those of training alone.
+            prompt_name: str, of the prompt before each text, of those of a file of vectors; "" for none.
         """
+        options = options if prompt_name is None else {**(options or {}), "prompt_name": prompt_name}
         kind, settings, parts = self._asked(options), self._settings(language), self._parts(texts)
         limits, found = top is not None or threshold is not None, []
         kind = kind.ranking(top, threshold) if limits else kind
@@ -225,6 +226,8 @@ class Runner:
 
     def _asked(self, options: Mapping[str, Any] | None, generates: bool = False) -> Any:
         """The kind with the options of a call, which a file that generates alone has."""
+        if self.bundle.answering and options and set(options) == {"prompt_name"}:
+            return self.kind.with_prompt(options["prompt_name"])
         if self.bundle.answering and (options or generates):
             said = f"{next(iter(options))} is given, and " if options else ""
             raise InputError(f"{said}{self.path} answers with a {self.kind.name}: it generates no texts")
@@ -264,13 +267,14 @@ class Runner:
 
     def index(self, texts: Sequence[Any], vectors: np.ndarray | None = None) -> "Index":
         """Texts among which `Index.nearest` finds those that are nearest to another; see `Index`."""
-        from kerasbert.answers.vector import Index
+        return __getattr__("Index")(self, texts, vectors)
 
-        return Index(self, texts, vectors)
-
-    def outputs(self, texts: Sequence[Any], *, language: str | None = None) -> np.ndarray | list[np.ndarray]:
+    def outputs(
+        self, texts: Sequence[Any], *, language: str | None = None, prompt_name: str | None = None
+    ) -> np.ndarray | list[np.ndarray]:
         """Texts -> float32 [rows, C]: probabilities, values or vectors; a list of [S, C] where tokens are answered."""
-        rows = [row for rows in self._pack(self.kind, self._parts(texts)) for row in rows]
+        packed = self._pack(self.kind.with_prompt(prompt_name), self._parts(texts))
+        rows = [row for rows in packed for row in rows]
         found = self._rows(rows, self._settings(language))
         if self.kind.per_token:
             return found
@@ -316,17 +320,16 @@ class Runner:
         Raises:
             TextError: a text that the kind cannot read, or a document of more windows than are allowed.
         """
+        packed = []
         with tokenizing(self.path):
-            packed = [self._packed(kind, each, number) for number, each in enumerate(parts, begin)]
+            for number, each in enumerate(parts, begin):
+                with of_text(number):
+                    packed.append(kind.rows(self.tokenizer, each, self.bundle.longest))
         for number, rows in enumerate(packed, begin):
             if len(rows) > self.windows:
                 many = f"text {number} takes {len(rows)} rows of {self.bundle.longest} tokens, expected at most {self.windows}"
                 raise TextError(number, f"{many}: split it, or allow more (load(..., windows=N), --windows N)")
         return packed
-
-    def _packed(self, kind: Kind, parts: Parts, number: int) -> list[Row]:
-        with of_text(number):
-            return kind.rows(self.tokenizer, parts, self.bundle.longest)
 
     def _rows(
         self, rows: Sequence[Row], settings: dict[str, int], begin: int = 0, kind: Kind | None = None
@@ -355,15 +358,13 @@ class Runner:
         if self.bundle.parts:
             with of_text(number):
                 return self.kind.parts(text, self.bundle.parts, f"text {number}")
-        single = isinstance(text, (str, bytes))
-        if not self.bundle.pair and not single:
-            wanted = "one text: this model does not read pairs" if isinstance(text, list | tuple) else "a text"
+        single, pair = isinstance(text, str | bytes), self.bundle.pair
+        parts = (text,) if single else tuple(text) if isinstance(text, list | tuple) else ()
+        if single == pair or len(parts) != 1 + pair or not all(isinstance(part, str | bytes) for part in parts):
+            one = "one text: this model does not read pairs" if parts else "a text"
+            wanted = "a pair of texts: (text_a, text_b)" if pair else one
             raise TextError(number, f"received {text!r:.80}, expected {wanted}")
-        if self.bundle.pair and not (
-            isinstance(text, list | tuple) and len(text) == 2 and all(isinstance(t, (str, bytes)) for t in text)
-        ):
-            raise TextError(number, f"received {text!r:.80}, expected a pair of texts: (text_a, text_b)")
-        return (text,) if single else tuple(text)
+        return parts
 
     def _bucket(self, used: int) -> int:
         """The length that a row of so many tokens is run at."""
@@ -391,10 +392,8 @@ class Runner:
                 return self.writer.write(row, arrays, length, number, kind)
             outputs = model.run(length, arrays)
         tokens = length if self.kind.per_token else 1
-        if len(outputs) != (self._width or max(1, len(outputs) // tokens)) * tokens:
-            raise InputError(f"{self.path} answers with {len(outputs)} numbers: it is damaged. Write the file again")
-        if not np.isfinite(outputs).all():
-            raise InputError(
-                f"{self.path} answers with numbers that are not finite: it is damaged. Write the file again"
-            )
+        whole = len(outputs) == (self._width or max(1, len(outputs) // tokens)) * tokens
+        if not whole or not np.isfinite(outputs).all():
+            said = "numbers that are not finite" if whole else f"{len(outputs)} numbers"
+            raise InputError(f"{self.path} answers with {said}: it is damaged. Write the file again")
         return outputs.reshape(length, -1)[:used] if self.kind.per_token else outputs

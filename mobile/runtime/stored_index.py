@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kerasbert.answers.vector import Hit, VectorKind, quantized
+from kerasbert.answers.vector import DOCUMENT, Hit, VectorKind, quantized, query_vector
 from kerasbert.errors import InputError, no_file
 from kerasbert.storage import files
 
@@ -38,7 +38,7 @@ def inverse(numbers: np.ndarray) -> np.ndarray:
 
 
 def write(runner: "Runner", passages: Iterable[tuple[str, str]], out: str | os.PathLike) -> int:
-    """Encode texts and write their file; -> how many.
+    """Encode texts, after the prompt for passages where the file has one, and write their file; -> how many.
 
     Args:
         passages: (id, text) of each.
@@ -52,7 +52,7 @@ def write(runner: "Runner", passages: Iterable[tuple[str, str]], out: str | os.P
         )
     rows, places, texts = [], [0], bytearray()
     for block in _blocks(passages):
-        found = np.asarray(runner.outputs([text for _, text in block]))
+        found = np.asarray(runner.outputs([text for _, text in block], prompt_name=runner.kind.prompt_among(DOCUMENT)))
         if not np.isfinite(found).all():
             raise InputError(f"{runner.path} gives a vector that is not finite: compress it again")
         rows.append(quantized(found))
@@ -112,17 +112,14 @@ class StoredIndex:
     def __len__(self) -> int:
         return len(self._inverse)
 
-    def nearest(self, text: Any, k: int = 5) -> list[Hit]:
+    def nearest(self, text: Any, k: int = 5, prompt_name: str | None = None) -> list[Hit]:
         """The k texts whose vectors have the largest cosine with that of a text, largest first; equals in their order.
 
         Both vectors are int8, so that a cosine differs from that of the float ones in the third digit.
 
-        Raises:
-            InputError: k is no whole number of at least 1.
+        Args, Raises: as of `answers.vector.Index.nearest`.
         """
-        if type(k) is not int or k < 1:
-            raise InputError(f"k must be a whole number of at least 1. Received: {k!r}")
-        query = quantized(self.runner.outputs([text])[0])
+        query = quantized(query_vector(self.runner, text, k, prompt_name))
         exactly = np.float32 if len(query) <= EXACT else np.float64
         products = [block.astype(exactly) @ query.astype(exactly) for block in self._in_blocks()]
         scores = np.concatenate(products).astype(np.float64) * self._inverse.astype(np.float64) * inverse(query)

@@ -7,7 +7,7 @@ import pytest
 
 from kerasbert import answers, inputs
 from kerasbert.answers import Vector
-from kerasbert.answers.vector import Hit, Index, cosines
+from kerasbert.answers.vector import DOCUMENT, QUERY, Hit, Index, cosines
 from kerasbert.errors import InputError
 from tests import tiny
 
@@ -21,8 +21,26 @@ def test_a_prompt_stands_before_each_text():
     (row,), (plain,) = kind.rows(tokenizer, ("cat",), 8), KIND.rows(tokenizer, ("the cat",), 8)
     assert row.token_ids == plain.token_ids == kind.rows(tokenizer, (b"cat",), 8)[0].token_ids
     assert KIND.rows(tokenizer, ("cat",), 8)[0].length == 3
-    assert kind.carried == {"prompts": {"query": "the "}, "prompt_name": "query"}
-    assert KIND.carried == KIND.configured({**PROMPTS, "prompt_name": "none"}).carried == {}
+    assert (kind.carried, KIND.carried) == (PROMPTS, {})
+    assert KIND.configured({**PROMPTS, "prompt_name": ""}).carried == {**PROMPTS, "prompt_name": ""}
+    fixed = {**PROMPTS, "include_prompt": False, "prompt_tokens": {"query": 2}}  # pooling begins behind this one alone
+    assert KIND.configured(fixed).carried == {"prompts": {"query": "the "}, "prompt_name": "query"}
+    assert KIND.configured({**fixed, "prompt_name": ""}).carried == {}
+
+
+def test_another_prompt_is_named_and_a_name_that_is_none_is_refused_with_those_there_are():
+    kind = KIND.configured(PROMPTS)
+    assert (kind.with_prompt(None).prompt, kind.with_prompt("none").prompt, kind.with_prompt("").prompt) == (
+        "the ",
+        "",
+        "",
+    )
+    assert (kind.prompt_among(QUERY), kind.prompt_among(DOCUMENT), KIND.prompt_among(QUERY)) == ("query", None, None)
+    with pytest.raises(InputError, match="no prompt 'passage'.*All: query, none; without one"):
+        kind.with_prompt("passage")
+    with pytest.raises(InputError, match="prompt_name is 'query', and a classification has no prompts: leave it out"):
+        answers.find("classification").with_prompt("query")
+    assert answers.find("classification").with_prompt(None) is answers.find("classification")
 
 
 @pytest.mark.parametrize(
@@ -66,9 +84,9 @@ def test_cosines_decoding_and_lines():
 class Runner:
     """A text is the vector of the letters a and b in it."""
 
-    path, kind = "x.tflite", types.SimpleNamespace(name="vector")
+    path, kind = "x.tflite", KIND
 
-    def outputs(self, texts):
+    def outputs(self, texts, prompt_name=None):
         return np.array([[text.count("a"), text.count("b")] for text in texts], "float32")
 
 

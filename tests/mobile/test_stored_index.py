@@ -13,6 +13,8 @@ from kerasbert.mobile import compress
 from kerasbert.mobile.cli import main
 from kerasbert.mobile.runtime import Index, StoredIndex, load
 from kerasbert.mobile.runtime.stored_index import EXACT, inverse, write
+from kerasbert.tasks.model import TaskModel
+from kerasbert.tasks.task import Task
 from tests.mobile.conftest import TEXTS
 
 NOTES = [
@@ -129,3 +131,66 @@ def test_what_cannot_become_an_index_is_told(file, float_file, stored, tmp_path,
         assert main(["index", str(file), str(tmp_path / "notes.txt"), "--out", str(target), *extra]) == 2
     assert "is not an index of a device: it is kept" in capsys.readouterr().err
     assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+PROMPTS = {"query": "the film ", "passage": "not a plot of "}
+
+
+@pytest.fixture(scope="module")
+def prompted(run, tmp_path_factory):
+    """A model with prompts, and its file."""
+    options = {"pooling": "mean", "prompts": PROMPTS, "prompt_name": "passage"}
+    model = TaskModel(kb.load(run).encoder, Task("v", "vector", options=options))
+    model.build()
+    path = tmp_path_factory.mktemp("prompts") / "x.tflite"
+    compress(model, "float32", path, lengths="any", length=24, texts=TEXTS)
+    return model, path
+
+
+def test_a_file_has_the_prompts_of_its_model(prompted, file, float_file):
+    """Keras = .tflite for each name; another name is refused with those there are."""
+    model, path = prompted
+    runner, texts = load(path, cache=False), ["a good film", "", "very bad " * 20]
+    assert runner.bundle.options == {"prompts": PROMPTS, "prompt_name": "passage"}
+    for name in (None, "query", "passage", ""):
+        wanted = kb.encode(model, texts, length=24, prompt_name=name)
+        np.testing.assert_allclose(runner.outputs(texts, prompt_name=name), wanted, atol=1e-5)
+        np.testing.assert_allclose([each.values for each in runner(texts, prompt_name=name)], wanted, atol=1e-5)
+    assert not np.allclose(runner.outputs(texts), runner.outputs(texts, prompt_name="query"), atol=1e-3)
+    with pytest.raises(InputError, match="no prompt 'document'.*All: passage, query"):
+        runner(texts, prompt_name="document")
+    with pytest.raises(InputError, match="no prompt 'query'.*All: none"):
+        load(file, cache=False)(texts, prompt_name="query")
+    with pytest.raises(InputError, match="prompt_name is 'query', and a classification has no prompts"):
+        load(float_file[0], cache=False)(texts, prompt_name="query")
+
+
+def test_an_index_has_the_prompt_for_passages_and_a_query_its_own(prompted, tmp_path, capsys):
+    model, path = prompted
+    texts = ["a good film", "it was great", "the plot"]
+    (tmp_path / "notes.txt").write_text("\n".join(texts) + "\n")
+    out = tmp_path / "notes.kbindex"
+    assert main(["index", str(path), str(tmp_path / "notes.txt"), "--out", str(out), "--no-cache"]) == 0
+    runner = load(path, cache=False)
+    stored, held = StoredIndex(runner, out), runner.index(texts)
+    passages = kb.encode(model, texts, length=24, prompt_name="passage")
+    np.testing.assert_array_equal(stored._vectors, quantized(runner.outputs(texts, prompt_name="passage")))
+    np.testing.assert_allclose(held.vectors, passages, atol=1e-5)
+    for name in (None, "passage", ""):
+        (query,) = kb.encode(model, ["a film"], length=24, prompt_name="query" if name is None else name)
+        cosines = passages @ query / np.linalg.norm(passages, axis=-1) / np.linalg.norm(query)
+        for index, within in ((stored, 2e-2), (held, 1e-5)):
+            found = {hit.index: hit.score for hit in index.nearest("a film", 3, name)}
+            np.testing.assert_allclose([found[i] for i in range(3)], cosines, atol=within)
+    capsys.readouterr()
+    given = ["nearest", str(path), "a film", "--among", str(out), "--no-cache"]
+    for words, name in (([], "query"), (["--prompt-name", ""], "")):
+        assert main([*given, *words]) == 0
+        scores = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()]
+        assert scores == [f"{hit.score:.4f}" for hit in stored.nearest("a film", 5, name)]
+    assert main([*given, "--prompt-name", "document"]) == 2
+    assert capsys.readouterr().err.startswith("error: no prompt 'document'. All: passage, query")
+    assert main(["run", str(path), "a film", "--prompt-name", "query", "--no-cache", "--json"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    wanted = kb.encode(model, ["a film"], length=24, prompt_name="query")[0]
+    np.testing.assert_allclose(json.loads(line)["values"], wanted, atol=1e-5)

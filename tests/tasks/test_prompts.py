@@ -34,7 +34,7 @@ def test_a_prompt_stands_before_each_text(encoder, capsys):
     mean = kb.encode(plain, ["old " + text for text in texts], pooling="mean")
     np.testing.assert_allclose(kb.encode(model, texts, pooling="mean", prompt_name="d"), mean, atol=1e-6)
     kind = model.task.how
-    assert kind.answers.carried == {"prompts": {"q": "the cat "}, "prompt_name": "q"}
+    assert kind.answers.carried == prompts
     assert plain.task.how.answers.carried == {}
     assert [text.decode() for text in kind.prompted([["x", "y"]])[0].numpy()] == ["the cat x", "the cat y"]
     assert kind.answers.rows(encoder.tokenizer, (b"river",), 16)[0].token_ids == (

@@ -75,6 +75,8 @@ export class QuestionAnswerer {
 export class Embedder {
   static open(file: File, options?: Options): Promise<Embedder>;
   answer(text: string, second?: string): Promise<{ values: Float32Array } & Truncated>;
+  /** After another prompt of the file than its default, such as "query"; "" for none. */
+  prompted(prompt: string, text: string): Promise<{ values: Float32Array } & Truncated>;
   close(): void;
 }
 

@@ -113,7 +113,14 @@ export class Embedder extends Typed {
   static kinds = ["vector"];
 
   async answer(...texts) {
-    const { values, truncated = false } = await this.runner.answer(texts);
+    return this.#vector(await this.runner.answer(texts));
+  }
+
+  async prompted(prompt, text) {
+    return this.#vector(await this.runner.answer(text, false, prompt));
+  }
+
+  #vector({ values, truncated = false }) {
     return { values: Float32Array.from(values), truncated };
   }
 }

@@ -260,12 +260,15 @@ export class Model {
     this.tokenizer = new Tokenizer(core, functions.kb_model_tokenizer(handle), false);
   }
 
-  /** The rows of one input: [text], a pair, [question, context], [text, ...choices], or with `words` the words of a text. */
-  rows(texts, words = false) {
+  /** The rows of one input: [text], a pair, [question, context], [text, ...choices], or with `words` the words of a text.
+   * prompt: of a file of vectors, the name of another prompt than its default. */
+  rows(texts, words = false, prompt = null) {
     return this.core.within((arena) => {
+      const { kb_rows_make, kb_rows_prompted } = this.core.functions;
       const handle = arena.room(4);
-      const array = arena.texts(texts);
-      arena.check(this.core.functions.kb_rows_make(this.handle, array, texts.length, +words, handle, arena.message));
+      const given = [arena.texts(texts), texts.length];
+      if (prompt === null) arena.check(kb_rows_make(this.handle, ...given, +words, handle, arena.message));
+      else arena.check(kb_rows_prompted(this.handle, arena.texts([prompt]), ...given, handle, arena.message));
       return new Rows(this, this.core.word(handle));
     });
   }

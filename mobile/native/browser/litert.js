@@ -166,12 +166,12 @@ export class Runner {
   }
 
   /** One input -> its answer as an object; of one text a string, of several a list (a pair, a question and its context ...). */
-  async answer(input, words = false) {
+  async answer(input, words = false, prompt = null) {
     const texts = Array.isArray(input) ? input : [input];
     if (this.model.kind === "generation" && texts.length === 1) return this.follow((model) => model.write(texts[0]));
     this.#enter();
     try {
-      const rows = this.model.rows(texts, words);
+      const rows = this.model.rows(texts, words, prompt);
       try {
         if (rows.length > this.most)
           throw new CoreError(`the input takes ${rows.length} rows of ${this.model.longest} tokens, expected at most ${this.most}: split it`);

@@ -289,6 +289,18 @@ CORE(jbyteArray, kind)(JNIEnv *env, jclass core, jlong runner) {
   return bytes_of(env, kind, strlen(kind));
 }
 
+CORE(jbyteArray, prompted)(JNIEnv *env, jclass core, jlong runner, jobjectArray arrays) {
+  kb_message message;
+  size_t count = 0;
+  kb_text *texts = copies(env, arrays, &count), json;
+  kb_status status;
+  (void)core;
+  if (texts == NULL) return NULL;
+  status = kb_runner_prompted(pointer(runner), texts[0], texts + 1, count - 1, &json, &message);
+  drop(texts, count);
+  return failed(env, status, message.text) ? NULL : bytes_of(env, json.data, json.size);
+}
+
 CORE(jbyteArray, ask)(JNIEnv *env, jclass core, jlong runner, jobjectArray arrays, jboolean words) {
   kb_message message;
   size_t count = 0;

@@ -87,6 +87,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "kb_model_longest": (_SIZE, [_POINTER]),
     "kb_model_labels": (_SIZE, [_POINTER]),
     "kb_rows_make": (ctypes.c_int, [_POINTER, _POINTER, _SIZE, ctypes.c_int32, _POINTER, _POINTER]),
+    "kb_rows_prompted": (ctypes.c_int, [_POINTER, _Text, _POINTER, _SIZE, _POINTER, _POINTER]),
     "kb_rows_count": (_SIZE, [_POINTER]),
     "kb_rows_row": (_Row, [_POINTER, _SIZE]),
     "kb_rows_free": (None, [_POINTER]),
@@ -252,25 +253,30 @@ class NativeModel:
         self.kind = self._library.kb_model_kind(self._handle).decode()
         self.longest = self._library.kb_model_longest(self._handle)
 
-    def rows(self, texts: Sequence[Text], words: bool = False) -> "NativeRows":
+    def rows(self, texts: Sequence[Text], words: bool = False, prompt_name: str | None = None) -> "NativeRows":
         """The rows of one input.
 
         Args:
             texts: a text or a pair; a question and a context; a text and its choices; a raw text.
             words: bool, `texts` are the words of one.
+            prompt_name: str, of a file of vectors: of another prompt than its default.
         """
-        return NativeRows(self, texts, words)
+        return NativeRows(self, texts, words, prompt_name)
 
 
 class NativeRows:
     """The packed rows of one input: `for ids, segments, position, truncated in rows`."""
 
-    def __init__(self, model: NativeModel, texts: Sequence[Text], words: bool) -> None:
+    def __init__(self, model: NativeModel, texts: Sequence[Text], words: bool, prompt_name: str | None) -> None:
         self._model, self._library = model, model._library
         self._handle, self._message = ctypes.c_void_p(), _Message()
         array = (_Text * len(texts))(*map(_text, texts))
         handle, said = ctypes.byref(self._handle), ctypes.byref(self._message)
-        status = self._library.kb_rows_make(model._handle, array, len(texts), words, handle, said)
+        if prompt_name is None:
+            status = self._library.kb_rows_make(model._handle, array, len(texts), words, handle, said)
+        else:
+            name = _text(prompt_name)
+            status = self._library.kb_rows_prompted(model._handle, name, array, len(texts), handle, said)
         _checked(status, self._message)
         weakref.finalize(self, self._library.kb_rows_free, self._handle)
 

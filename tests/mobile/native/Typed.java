@@ -75,7 +75,8 @@ final class Typed {
             return List.of(best, list(found.alternatives, in(texts[1])), found.truncated);
         }
         if (runner instanceof Embedder) {
-            Embedder.Answer found = ((Embedder) runner).answer(texts[0]);
+            Embedder embedder = (Embedder) runner;
+            Embedder.Answer found = texts.length > 1 ? embedder.prompted(texts[0], texts[1]) : embedder.answer(texts[0]);
             if (index != null) return nearest(found);
             return List.of(Arrays.toString(found.values), found.cosine(found), found.truncated);
         }

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 LENGTH = 32  # tokens of the longest row
+PROMPTS = {"query": "the cat ", "passage": "un été 😀 "}
 TASKS = ("classification", "multi_label", "regression", "ner", "squad2", "choice", "sts", "fill-mask")
 
 
@@ -23,6 +24,7 @@ def network(task: str, folder: Path, **lengths: Any) -> Path:
     from tests.testing.test_kinds import OURS
 
     declared = registry.task(task)
+    declared = declared.optioned({"prompts": PROMPTS, "prompt_name": "passage"} if task == "sts" else {})
     case = Case(Halves(declared), declared, OURS[task].get("data"), Subject("bert", folder))
     draw = np.random.default_rng(4)
     for weight in case.model.encoder.weights:

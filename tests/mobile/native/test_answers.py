@@ -1,6 +1,7 @@
 """A bundle's rows and answers in C == in Python, for every kind, on random outputs."""
 
 import ctypes
+import dataclasses
 import json
 import random
 
@@ -24,7 +25,8 @@ CASES = {
     "multi_label": ({"thresholds": [0.1, 0.5, 0.9]}, ("no", "yes", "jä")),
     "regression": ({}, ()),
     "vector": ({}, ()),
-    "vector prompt": ({"prompts": {"q": 'say "it": '}, "prompt_name": "q"}, ()),
+    "vector prompt": ({"prompts": {"q": 'say "it": ', "": "p", 'é"': "der Satz: "}, "prompt_name": "q"}, ()),
+    "vector no prompt": ({"prompts": {"q": "the "}, "prompt_name": ""}, ()),
     "choice": ({}, ()),
     "tokens": ({"top": 3}, ()),
     "span": ({"unanswerable": True, "null_threshold": 0.3, "max_answer": 4, "n_best": 4}, ()),
@@ -134,6 +136,37 @@ def test_pairs():
     assert model.rows(("a text", "and another"))[0][:2] == tokenizer.pack("a text", "and another", 24)
     with pytest.raises(InputError, match="received 1 texts, expected 2"):
         model.rows(("alone",))
+
+
+def test_another_prompt_by_its_name():
+    """Rows after it are Python's; a name that is none is refused with those there are, as is a prompt of another kind."""
+    content = files(SMALL["wordpiece"]())
+    tokenizer, model = load_tokenizer(content), NativeModel(made("vector prompt", content).to_zip())
+    kind = answers.find("vector").configured(CASES["vector prompt"][0])
+    for name in ("q", 'é"', ""):
+        for text in ("a text", "", "x" * 300):
+            (row,) = kind.with_prompt(name).rows(tokenizer, (text,), 24)
+            ((ids, *_, truncated),) = model.rows((text,), prompt_name=name)
+            assert (list(row.token_ids), row.truncated) == (ids, truncated)
+    with pytest.raises(InputError, match="no prompt 'query': the file has q, é"):
+        model.rows(("a text",), prompt_name="query")
+    with pytest.raises(InputError, match="received 2 texts, expected 1"):
+        model.rows(("a", "b"), prompt_name="q")
+    for case, said in (
+        ("vector", "no prompt 'q': the file has none"),
+        ("regression", "a prompt is named, and a regression"),
+    ):
+        with pytest.raises(InputError, match=said):
+            NativeModel(made(case, content).to_zip()).rows(("a",), prompt_name="q")
+
+
+@pytest.mark.parametrize(
+    "options", [{"prompts": []}, {"prompts": {"q": 1}}, {"prompts": {"q": "x"}, "prompt_name": "p"}]
+)
+def test_prompts_that_are_none_are_damage(options):
+    said = dataclasses.replace(made("vector", files(SMALL["wordpiece"]())), options=options)
+    with pytest.raises(InputError, match=r"the option prompts is no object|a prompt is no string|no prompt 'p'"):
+        NativeModel(said.to_zip())
 
 
 def test_the_settings_are_those_of_the_bundle():

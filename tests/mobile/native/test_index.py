@@ -38,7 +38,7 @@ class Runner:
     def __init__(self, vectors, read):
         self.vectors, self.bundle, self.kind = vectors, read, KIND
 
-    def outputs(self, texts):
+    def outputs(self, texts, prompt_name=None):
         return np.array([self.vectors[text] for text in texts], "float32")
 
 

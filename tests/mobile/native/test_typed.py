@@ -94,12 +94,14 @@ def file(request, tmp_path_factory) -> Asked:
     path, lines, answers = network(request.param, tmp_path_factory.mktemp("typed")), [], []
     with load(path, cache=False) as python:
         kind = python.bundle.kind
-        for text in asked(request.param, 200):
+        for number, text in enumerate(asked(request.param, 200)):
+            prompt = ("query", "", None)[number % 3] if kind == "vector" else None
             words = kind == "tags" and not isinstance(text, str)
             parts = text if isinstance(text, tuple) else (text,)
             texts = list(text) if words else [t for p in parts for t in (p if isinstance(p, tuple) else (p,))]
-            lines.append(" ".join([str(int(words)), *map(word, texts)]))
-            answers.append(form(kind, python([text])[0].to_json(), texts))
+            before = [] if prompt is None else [prompt]  # a driver takes it as a first text
+            lines.append(" ".join([str(int(words)), *map(word, before + texts)]))
+            answers.append(form(kind, python([text], prompt_name=prompt)[0].to_json(), texts))
     return Asked(request.param, path, kind, lines, answers)
 
 
@@ -178,6 +180,8 @@ def test_what_the_jvm_is_told(java, file, tmp_path):
         assert told(java, "Tagger", file.path, "cancel\n") == "cancelled true: the answer was cancelled\n"
     if file.kind == "choice":
         assert "error an input has 1 choices, expected at least two" in told(java, "Chooser", file.path, "0 61 62\n")
+    if file.kind == "vector":
+        assert "error no prompt 'a': the file has passage, query" in told(java, "Embedder", file.path, "0 61 62\n")
 
 
 def test_in_node(node, file):

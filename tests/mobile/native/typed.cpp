@@ -192,7 +192,8 @@ int main(int, char **arguments) {
     });
   if (name == "Embedder")
     return follow<Embedder>(path, options, [](Embedder &e, Texts texts, bool) {
-      return shown(e.answer(texts[0]), [](auto &a) { return "[" + list(a.values, number) + "," + number(a.cosine(a)) + truncated(a.truncated); });
+      return shown(texts.size() > 1 ? e.prompted(texts[0], texts[1]) : e.answer(texts[0]),
+                   [](auto &a) { return "[" + list(a.values, number) + "," + number(a.cosine(a)) + truncated(a.truncated); });
     });
   if (name == "Index") { // of FILE.kbindex
     auto embedder = Embedder::open(path, options);

@@ -27,8 +27,8 @@ const shown = {
     const { alternatives, truncated, ...best } = await runner.answer(question, context);
     return [inside(context)(best), alternatives.map(inside(context)), truncated];
   },
-  async Embedder(runner, [text]) {
-    const { values, truncated } = await runner.answer(text);
+  async Embedder(runner, texts) {
+    const { values, truncated } = await (texts.length > 1 ? runner.prompted(...texts) : runner.answer(texts[0]));
     return [Array.from(values), cosine(values, values), truncated];
   },
   async Regressor(runner, [text]) {

@@ -65,6 +65,9 @@ final class Core {
     /** Answers; {@link #result} gives the answer typed until the next call. Gives the json. */
     static native byte[] ask(long runner, byte[][] texts, boolean words);
 
+    /** The same of a text after a prompt; `texts`: the prompt's name and the text. */
+    static native byte[] prompted(long runner, byte[][] texts);
+
     /** Generates a text; {@link #result} gives it until the next call. `listener` may be null: it gets pieces, and false ends the text. */
     static native void generate(long runner, byte[] text, byte[] settings, Predicate<byte[]> listener);
 

@@ -54,6 +54,11 @@ public final class Embedder extends Runner {
         return new Answer(values(false, text));
     }
 
+    /** The vector of a text after another prompt of the file than its default, such as "query"; "" for none. */
+    public Answer prompted(String prompt, String text) {
+        return new Answer(valuesAfter(prompt, text));
+    }
+
     /** The vector of a pair of texts. */
     public Answer answer(String first, String second) {
         return new Answer(values(false, first, second));

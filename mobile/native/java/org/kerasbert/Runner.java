@@ -77,6 +77,12 @@ public class Runner implements AutoCloseable {
         return Core.result(handle);
     }
 
+    /** The same of a text of a file of vectors, after a prompt. */
+    final synchronized Object[] valuesAfter(String prompt, String text) {
+        Core.prompted(Core.open(handle), Core.bytes(new String[] {prompt, text}));
+        return Core.result(handle);
+    }
+
     /** The parts of a text that is generated, at the places of Core. `listener` may be null. */
     final synchronized Object[] written(String text, Settings settings, Predicate<byte[]> listener) {
         boolean before = telling;

