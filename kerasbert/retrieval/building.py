@@ -8,7 +8,7 @@ import numpy as np
 from kerasbert import __version__
 from kerasbert.errors import InputError
 from kerasbert.retrieval import encoding, forms, graph, lexical, passages
-from kerasbert.retrieval.folder import FORMAT, INDEX, VECTORS
+from kerasbert.retrieval.folder import FORMAT, INDEX, SETTINGS, VECTORS
 from kerasbert.retrieval.passages import Source
 from kerasbert.retrieval.vector_file import VectorFile
 from kerasbert.storage import files
@@ -80,7 +80,7 @@ def _about(model: Any, source: Source, dtype: str, settings: dict[str, Any]) -> 
         "count": source.count,
         "width": encoding.width(model, source.texts(), settings),
         "dtype": dtype,
-        "settings": {name: settings.get(name) for name in encoding.SETTINGS},
+        "settings": {name: settings.get(name) for name in SETTINGS},
         "query_prompt": query,
     }
     return about, model

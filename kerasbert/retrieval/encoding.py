@@ -13,6 +13,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers import naming
 from kerasbert.progress import Progress
 from kerasbert.retrieval import forms
+from kerasbert.retrieval.folder import SETTINGS
 from kerasbert.retrieval.passages import Source
 from kerasbert.retrieval.vector_file import VectorFile
 from kerasbert.storage import files, places
@@ -20,7 +21,6 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.prompts import vector_kind
 
 BLOCK = 4096  # texts that are sorted by length, and kept at once
-SETTINGS = ("pooling", "dims", "length", "language", "prompt_name")
 
 
 def identity(model: Any) -> str:

@@ -9,6 +9,10 @@ from kerasbert.retrieval import forms
 BLOCK = 32768  # vectors at once
 
 
+class NotFinite(ValueError):
+    """A stored vector, or a query's, has a number that is not finite."""
+
+
 def blocks(vectors: np.ndarray, dtype: str, width: int, size: int = 0) -> Iterator[tuple[int, np.ndarray]]:
     """Number of the first -> float32 [at most size, width]; size: 0 for BLOCK."""
     size = size or BLOCK
@@ -26,10 +30,15 @@ def nearest(vectors: np.ndarray, dtype: str, queries: np.ndarray, top: int) -> t
 
     Returns:
         cosines float32 [q, k] and numbers int64 [q, k], k = min(top, n).
+
+    Raises:
+        NotFinite: a number is none, which would be neither near nor far.
     """
     scores, numbers = np.zeros((len(queries), 0), "float32"), np.zeros((len(queries), 0), "int64")
     for start, block in blocks(vectors, dtype, queries.shape[1]):
         found = queries @ block.T
+        if not np.isfinite(found).all():
+            raise NotFinite(f"cosines with vectors {start:,} to {start + len(block) - 1:,} are not finite")
         kept, places = _largest(found, top)
         joined = np.concatenate([scores, kept], axis=1), np.concatenate([numbers, places + start], axis=1)
         scores, order = _largest(joined[0], top)  # what came first stands first, so that equal scores keep their order

@@ -9,6 +9,13 @@ from kerasbert.errors import InputError
 
 INDEX, VECTORS = "index.json", "vectors.npy"
 FORMAT = 1
+SETTINGS = ("pooling", "dims", "length", "language", "prompt_name")
+"""What `kb.encode` was told of the texts, and is of a query."""
+
+
+def damaged(path: str | os.PathLike, name: str) -> InputError:
+    """The error of an index whose file of that name is not what was written."""
+    return InputError(f"{path} is damaged ({name}): build it again with --overwrite")
 
 
 def is_index(path: str | os.PathLike) -> bool:
@@ -30,9 +37,12 @@ def about(path: str | os.PathLike) -> dict[str, Any]:
     try:
         found = json.loads((path / INDEX).read_text(encoding="utf-8"))
         version = found["index"]
-        _ = found["model"]["path"], found["count"] + found["width"], forms.DTYPES[found["dtype"]], found["settings"]
+        _ = found["model"]["path"], found["count"] + found["width"], forms.DTYPES[found["dtype"]], found["query_prompt"]
+        whole = set(found["settings"]) == set(SETTINGS)
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise InputError(f"{path} is damaged ({INDEX}): build it again with --overwrite") from error
+        raise damaged(path, INDEX) from error
+    if not whole:
+        raise damaged(path, INDEX)
     if version != FORMAT:
         raise InputError(f"{path} has the format {version} of an index, this kerasbert reads {FORMAT}: build it again")
     return found

@@ -12,8 +12,8 @@ from kerasbert.errors import InputError
 from kerasbert.retrieval import exact, forms, graph, judging, lexical
 from kerasbert.retrieval.building import build
 from kerasbert.retrieval.encoding import identity
-from kerasbert.retrieval.folder import VECTORS, about
-from kerasbert.retrieval.passages import Kept
+from kerasbert.retrieval.folder import INDEX, VECTORS, about, damaged
+from kerasbert.retrieval.passages import Kept, mapped
 from kerasbert.retrieval.reranking import reranked
 from kerasbert.tasks import predict
 from kerasbert.tasks.similarity import Hit
@@ -51,16 +51,18 @@ class Index:
 
     def _open(self) -> None:
         """Map the files, which must be whole."""
+        columns, kind = forms.columns(self.width, self.dtype), np.dtype(forms.DTYPES[self.dtype])
+        self.vectors = mapped(self.path, VECTORS)
+        if self.vectors.shape != (self.about["count"], columns) or self.vectors.dtype != kind:
+            raise damaged(self.path, f"{VECTORS} has the shape {self.vectors.shape}")
+        self._texts = Kept(self.path, self.about["count"])
         try:
-            self.vectors = np.load(self.path / VECTORS, mmap_mode="r", allow_pickle=False)
-            columns, kind = forms.columns(self.width, self.dtype), np.dtype(forms.DTYPES[self.dtype])
-            if self.vectors.shape != (self.about["count"], columns) or self.vectors.dtype != kind:
-                raise ValueError(f"{VECTORS} has the shape {self.vectors.shape}")
-            self._texts = Kept(self.path, self.about["count"])
             self._graph = graph.opened(self.path, self.about) if "graph" in self.about else None
             self._words = lexical.opened(self.path, self.about) if "words" in self.about else None
-        except (OSError, ValueError, KeyError, EOFError) as error:
-            raise InputError(f"{self.path} is damaged ({error}): build it again with --overwrite") from error
+        except OSError as error:
+            raise damaged(self.path, f"{os.path.basename(error.filename or '')}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise damaged(self.path, str(error) if type(error) is ValueError else INDEX) from error
 
     def _found(self) -> str:
         """The directory of the model, as the index tells it."""
@@ -166,13 +168,16 @@ class Index:
 
     def nearest(self, vectors: np.ndarray, top: int) -> list[list[Hit]]:
         """The texts nearest to each vector of length 1, compared with all: float32 [q, H] -> q lists of hits, best first."""
-        scores, numbers = exact.nearest(self.vectors, self.dtype, vectors, min(top, len(self)))
+        scores, numbers = self._nearest(vectors, top, True)
         return [[self._hit(*each) for each in zip(*row)] for row in zip(numbers, scores)]
 
     def _nearest(self, vectors: np.ndarray, top: int, exact_search: bool) -> tuple[np.ndarray, np.ndarray]:
         if self._graph is not None and not exact_search:
             return graph.nearest(self._graph, vectors, min(top, len(self)))
-        return exact.nearest(self.vectors, self.dtype, vectors, top)
+        try:
+            return exact.nearest(self.vectors, self.dtype, vectors, min(top, len(self)))
+        except exact.NotFinite as error:
+            raise damaged(self.path, f"{VECTORS}: {error}") from error
 
     def _hit(self, number: int, score: float) -> Hit:
         passage = self._texts[int(number)]

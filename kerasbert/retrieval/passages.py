@@ -13,6 +13,7 @@ from kerasbert.blanks import blank
 from kerasbert.data import texts as reader
 from kerasbert.data.sources import SURROGATES, TABLES
 from kerasbert.errors import InputError, near
+from kerasbert.retrieval.folder import damaged
 
 TEXTS, PLACES = "texts.jsonl", "places.npy"
 
@@ -119,23 +120,48 @@ def write(folder: Path, passages: Iterable[Passage]) -> None:
     np.save(folder / PLACES, np.array(places, "<u8"))
 
 
+def mapped(folder: Path, name: str) -> np.ndarray:
+    """An array of an index, read where it lies.
+
+    Raises:
+        InputError: there is none, or no whole one.
+    """
+    try:
+        return np.load(folder / name, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise damaged(folder, f"{name} is missing") from error
+    except (OSError, ValueError, EOFError) as error:  # numpy's words are of pickles and mappings
+        raise damaged(folder, name) from error
+
+
 class Kept:
     """Texts that `write` has kept. Args: folder: of an index. count: int, how many there must be."""
 
     def __init__(self, folder: Path, count: int) -> None:
-        self.path = folder / TEXTS
-        self.places = np.load(folder / PLACES, mmap_mode="r", allow_pickle=False)
+        self.folder, self.path = folder, folder / TEXTS
+        self.places = mapped(folder, PLACES)
+        if not self.path.is_file():
+            raise damaged(folder, f"{TEXTS} is missing")
         if self.places.shape != (count + 1,) or int(self.places[-1]) != os.path.getsize(self.path):
-            raise ValueError(f"{TEXTS} and {PLACES} do not fit")
+            raise damaged(folder, f"{TEXTS} and {PLACES} do not fit")
 
     def ids(self) -> Iterator[str]:
         """The ids of all texts, in their order."""
         with open(self.path, "rb") as file:
             for line in file:
-                yield json.loads(line)[0]
+                yield self._passage(line).id
 
     def __getitem__(self, number: int) -> Passage:
         start, end = (int(place) for place in self.places[number : number + 2])
+        if not 0 <= start < end <= int(self.places[-1]):
+            raise damaged(self.folder, PLACES)
         with open(self.path, "rb") as file:
             file.seek(start)
-            return Passage(*json.loads(file.read(end - start)))
+            return self._passage(file.read(end - start))
+
+    def _passage(self, line: bytes) -> Passage:
+        try:
+            name, text = json.loads(line)
+        except (ValueError, TypeError) as error:  # UTF-8 and json
+            raise damaged(self.folder, TEXTS) from error
+        return Passage(name, text)

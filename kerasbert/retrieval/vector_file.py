@@ -59,14 +59,19 @@ class VectorFile:
             raise InputError(f"cannot write {self.path}: {error.strerror or error}. Choose another --out") from error
         try:
             files.lock(self.file, f"another process writes {self.path}")
-            self._find()
         except BaseException:
             self.file.close()
+            raise
+        try:
+            self._find()
+        except BaseException:
+            self.__exit__()
             raise
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.file.close()
+        with contextlib.suppress(OSError):  # what a full disk did not take is tried again, and was told
+            self.file.close()
         if not self.kept:
             with contextlib.suppress(OSError):
                 self.path.unlink()

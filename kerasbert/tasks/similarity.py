@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert.answers.vector import cosines
-from kerasbert.blanks import absent
+from kerasbert.blanks import absent, blank
 from kerasbert.errors import InputError
 from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
@@ -102,6 +102,9 @@ def searched(
     if type(top) is not int or top < 1:
         raise InputError(f"top must be a whole number of at least 1. Received: {top!r}")
     texts, queries = _texts(texts, "texts"), _texts(queries, "queries")
+    for number, query in enumerate(queries):
+        if blank(query):
+            raise InputError(f"query {number} holds nothing to read. Received: {query!r:.60}")
     model = predict.as_model(model)
     of_texts, of_query = prompt_names(model)
     held = predict.encode(model, texts, prompt_name=of_texts, **settings).astype("float64")

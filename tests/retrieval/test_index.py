@@ -2,7 +2,9 @@
 
 import json
 import os
+import resource
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -157,15 +159,49 @@ def test_a_model_in_memory_must_be_given(tmp_path):
         ("vectors.npy", lambda content: b""),
         ("texts.jsonl", lambda content: content[:-1]),
         ("places.npy", lambda content: content[:-8]),
+        ("vectors.npy", lambda content: b"PK" + content[2:]),
+        ("vectors.npy", lambda content: b"x" + content[1:]),
+        ("vectors.npy", lambda content: content[:-4] + b"\xff\xff\xff\xff"),  # not a number
+        ("texts.jsonl", lambda content: b"\0" + content[1:]),
+        ("texts.jsonl", lambda content: content[:6] + b"\xff" + content[7:]),
+        ("texts.jsonl", lambda content: b"7" + b" " * (content.index(b"\n") - 1) + content[content.index(b"\n") :]),
+        ("places.npy", lambda content: content[:136] + b"\xff" * 8 + content[144:]),
+        ("index.json", lambda content: content.replace(b'"query_prompt"', b'"query_prompts"')),
+        ("index.json", lambda content: content.replace(b'"language"', b'"tongue"')),
+        ("vectors.npy", None),
+        ("texts.jsonl", None),
+        ("places.npy", None),
     ],
 )
 def test_a_damaged_index_is_one_line(index, tmp_path, capsys, name, damage):
     copy = shutil.copytree(index, tmp_path / "copy")
-    (copy / name).write_bytes(damage((copy / name).read_bytes()))
-    assert main(["search", str(copy), "the cat"]) == 2
+    content = (copy / name).read_bytes()
+    (copy / name).unlink()
+    if damage is not None:
+        (copy / name).write_bytes(damage(content))
+    assert main(["search", str(copy), "the cat", "--top", "999"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "is damaged" in line
-    assert "--overwrite" in line
+    assert line.startswith(f"error: {copy} is damaged ({name}")
+    assert line.endswith("): build it again with --overwrite")
+    assert "pickle" not in line
+
+
+def test_a_full_disk_is_told_with_the_file_and_what_to_do(model, tmp_path):
+    """What the disk did not take is still in the file's buffer when it is closed."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for room in (60, 400):  # of the head, of the first vectors
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, usual[1]))
+        try:
+            with pytest.raises(
+                InputError, match=r"cannot write .*partial: File too large. Make room and give the same"
+            ):
+                kb.Index.build(model, TEXTS, tmp_path / "index")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        assert list(tmp_path.iterdir()) == []
+    assert len(kb.Index.build(model, TEXTS, tmp_path / "index")) == len(TEXTS)
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
 @pytest.mark.parametrize(
