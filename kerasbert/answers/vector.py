@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from kerasbert.answers.base import Answer, Kind, truncated_json
+from kerasbert.blanks import blank
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row, listed
 from kerasbert.poolings import readouts_of
@@ -216,10 +217,12 @@ def query_vector(runner: Any, text: Any, k: int, prompt_name: str | None) -> np.
     """The vector [H] of a query for `k` hits, after the prompt for queries where another is not named.
 
     Raises:
-        InputError: k is no whole number of at least 1, or no such prompt.
+        InputError: k is no whole number of at least 1, a text that holds nothing to read, or no such prompt.
     """
     if type(k) is not int or k < 1:
         raise InputError(f"k must be a whole number of at least 1. Received: {k!r}")
+    if isinstance(text, str | bytes) and blank(text):
+        raise InputError(f"the query holds nothing to read. Received: {text!r:.60}")
     name = runner.kind.prompt_among(QUERY) if prompt_name is None else prompt_name
     return runner.outputs([text], prompt_name=name)[0]
 

@@ -50,6 +50,8 @@ static kb_status parts(kb_index *index, const uint8_t *data, size_t size, kb_mes
   if (place(index, 0) != 0 || place(index, 2 * index->count) != bytes) return damaged(message);
   for (i = 0; i < 2 * count; i++)
     if (place(index, (size_t)i) > place(index, (size_t)i + 1)) return damaged(message);
+  for (i = 0; i < count; i++) /* a number that is none would be neither near nor far */
+    if (!(inverse_of(index, (size_t)i) >= 0) || isinf(inverse_of(index, (size_t)i))) return damaged(message);
   return KB_OK;
 }
 

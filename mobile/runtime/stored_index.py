@@ -106,6 +106,8 @@ class StoredIndex:
         self._texts = places + 8 * (2 * count + 1)
         if int(self._places[0]) or int(self._places[-1]) != size or (self._places[1:] < self._places[:-1]).any():
             raise InputError(f"{path} is damaged: its texts are not in their places. Copy it again or write it again")
+        if not (np.isfinite(self._inverse) & (self._inverse >= 0)).all():
+            raise InputError(f"{path} is damaged: it has lengths that are none. Copy it again or write it again")
         if digest.hex() != runner.bundle.settings_digest:
             raise InputError(f"{path} was made by another file than {runner.path}: make it again by this one")
 

@@ -68,6 +68,9 @@ def test_hits_are_the_cosines_of_int8_vectors(file, stored):
     assert isinstance(runner.index(NOTES[:2]), Index)
     with pytest.raises(InputError, match="k must be a whole number of at least 1. Received: 0"):
         index.nearest("a", 0)
+    for each in (index, runner.index(NOTES[:2])):
+        with pytest.raises(InputError, match="the query holds nothing to read. Received: ' '"):
+            each.nearest(" ")
 
 
 def test_sums_of_the_widest_vectors_are_exact():
@@ -108,6 +111,18 @@ def changed(stored, tmp_path, change):
         (lambda data: data.__setitem__(slice(24, 28), bytes(4)), "is damaged: it has"),
         (lambda data: data.__setitem__(slice(32, 64), bytes(32)), "was made by another file than"),
         (lambda data: data.__setitem__(data.index(b"n0a good") - 8, 255), "its texts are not in their places"),
+        (
+            lambda data: data.__setitem__(slice(64, 68), struct.pack("<f", np.nan)),
+            "is damaged: it has lengths that are none",
+        ),
+        (
+            lambda data: data.__setitem__(slice(64, 68), struct.pack("<f", np.inf)),
+            "is damaged: it has lengths that are none",
+        ),
+        (
+            lambda data: data.__setitem__(slice(68, 72), struct.pack("<f", -1)),
+            "is damaged: it has lengths that are none",
+        ),
     ],
 )
 def test_what_is_damaged_or_of_another_file_is_told(file, stored, tmp_path, change, said):

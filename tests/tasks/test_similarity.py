@@ -31,6 +31,12 @@ def test_the_nearest_come_first_and_equals_in_their_order():
     assert [[hit.to_json()["text"] for hit in each] for each in both] == [["b"], ["a"]]
 
 
+@pytest.mark.parametrize("query", ["", " \n", "\u200b", b""])
+def test_a_query_holds_something_to_read(query):
+    with pytest.raises(InputError, match="query 1 holds nothing to read"):
+        similarity.searched(None, TEXTS, ["a", query])
+
+
 @pytest.mark.parametrize("top", [0, -1, True, 1.0])
 def test_top_is_at_least_1(top):
     with pytest.raises(InputError, match="top must be a whole number of at least 1"):

@@ -23,7 +23,7 @@ class Text(ctypes.Structure):
     _fields_ = (("data", ctypes.POINTER(ctypes.c_char)), ("size", ctypes.c_size_t))
 
     def __str__(self):
-        return ctypes.string_at(self.data, self.size).decode()
+        return ctypes.string_at(self.data, self.size).decode("utf-8", "replace")
 
 
 class Hit(ctypes.Structure):
@@ -126,7 +126,7 @@ def test_damaged_files_are_refused_as_in_python(core, packed, tmp_path):
     runner, path, _ = index_of(packed, 3, tmp_path, 10)
     whole, draw, refused = path.read_bytes(), random.Random(0), 0
     assert hashlib.sha256(whole).digest()  # the file is not changed by what follows
-    places = range(64 + 10 * 7 + 2, 64 + 10 * 7 + 2 + 8 * 21)
+    places = [*range(64, 64 + 10 * 4), *range(64 + 10 * 7 + 2, 64 + 10 * 7 + 2 + 8 * 21)]
     cut = [whole[:size] for size in range(0, len(whole), 7)] + [whole + b"x"]
     spoilt = [bytearray(whole) for _ in range(300)]
     for each in spoilt:
