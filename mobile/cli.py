@@ -58,10 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check_names(options: argparse.Namespace) -> None:
     """Refuse a mistyped name at once: what the commands import takes seconds."""
-    distills = (
-        options.command == "distill"
-    )  # elsewhere a schedule is of the pruning, and options come before a --teacher
-    check_names(options, "optimizer", "precision", *(["schedule"] if distills else ()))
+    distills = options.command == "distill"  # elsewhere options come before a --teacher
+    of_training = ["schedule"] if options.command != "prune" else ()
+    check_names(options, "optimizer", "precision", *of_training)
     check_directories(options, "run", *(["teacher"] if distills else ()))
 
 

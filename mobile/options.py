@@ -40,6 +40,7 @@ class CompressConfig:
     length: int | None = option(
         None,
         "longest text; longer texts are truncated",
+        least=3,
         metavar="TOKENS",
         python="[CLS] and [SEP] included. By default what the task was trained with, else 128 at most",
     )
@@ -54,6 +55,7 @@ class CompressConfig:
     min_agreement: float | None = option(
         None,
         "of answers that are the same, ties aside; default: 0.985, static 0.95; 0: no judging",
+        least=0,
         metavar="SHARE",
         python="Of decisions (labels, words' labels, labels of a set, choices, the overlap of spans, next tokens along the "
         "model's own greedy answers; for regression the correlation, for vectors the mean cosine) the share that an int8 file "
@@ -87,11 +89,12 @@ class CompressConfig:
         "full_int8 take the ranges of activations from it; by default from what the run was trained on, if it still lies there",
     )
     calibration_size: int | None = option(
-        None, "how many of them (default: at most 200)", metavar="N", python="All if there are fewer"
+        None, "how many of them (default: at most 200)", least=1, metavar="N", python="All if there are fewer"
     )
     embedding_codes: int | None = option(
         None,
         "bytes per row of a large embedding table, instead of one byte per value (product quantization)",
+        least=1,
         metavar="BYTES",
         python="As in `tflite.product`: a quarter of its width makes it a quarter of int8's size. With dynamic_int8 and "
         "int8_embeddings. The pieces of `calibration`, here all of it, come out best; without it all count alike",
@@ -99,6 +102,7 @@ class CompressConfig:
     max_drop: float | None = option(
         None,
         "of the metric on --data; what costs most stays float",
+        least=0,
         metavar="POINTS",
         python="Points (hundredths) of the task's metric that the file may lose on `data` (by default the run's dev rows): the "
         "weights that cost most stay float until it loses no more. On 100 rows or more that alone decides then",

@@ -76,9 +76,10 @@ def fetch(name: str, revision: str | None = None, weights: bool = True) -> tuple
 @functools.cache
 def _fetch(name: str, revision: str | None, weights: bool, endpoint: str | None, _: str) -> tuple[Path, str]:
     """`fetch`, from a hub's address into a cache's folder."""
-    import huggingface_hub
-
     try:
+        _check_reachable(endpoint)
+        import huggingface_hub
+
         info = huggingface_hub.HfApi(endpoint=endpoint).model_info(name, revision=revision, timeout=20)
     except Exception as error:  # httpx's, requests' and its own, which differ by version
         cached = _cached(name, revision, weights)
@@ -111,6 +112,23 @@ def _fetch(name: str, revision: str | None, weights: bool, endpoint: str | None,
             raise InputError(f"cannot fetch {file} of {name}: {reason}. {_by_hand(name, revision)}") from error
         folder = folder if "/" in file else Path(path).parent
     return folder, info.sha or ""
+
+
+def _check_reachable(endpoint: str | None) -> None:
+    """Raise an OSError where there is no way to the hub: without a network its client need not be imported (.4 CPU-s).
+
+    Behind a proxy, which resolves names itself, only the client can tell.
+    """
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        raise OSError("HF_HUB_OFFLINE is set")
+    if not any(name.lower() in ("https_proxy", "http_proxy", "all_proxy") for name in os.environ):
+        import socket
+        from urllib.parse import urlsplit
+
+        address = urlsplit(endpoint or constants.ENDPOINT)
+        socket.getaddrinfo(address.hostname, address.port or 443)
 
 
 def looks_like_name(name: str) -> bool:

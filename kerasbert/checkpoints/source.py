@@ -99,6 +99,8 @@ def check(model: str | os.PathLike) -> str:
             "with config.json and model.safetensors"
         )
     if path.is_file() and plain_name(path).suffix.lower() in VECTOR_FILES:
+        if not path.stat().st_size:
+            raise InputError(f"{path} is empty, expected a model directory or word vectors")
         return "vectors"
     if path.is_file() and path.suffix == ".keras":
         return _check_keras(path)

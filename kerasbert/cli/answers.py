@@ -11,6 +11,7 @@ from kerasbert.blanks import blank, nothing_to_read, one_line
 from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.lines import arriving, standard_input
+from kerasbert.cli.options import numbered
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import (
     Declare,
@@ -363,7 +364,7 @@ def add(command: Declare) -> None:
     writes(add.add_argument("--submission", metavar="FOLDER", help=text), "within")
     text = "a page of html: what each word adds (integrated gradients), and attention"
     writes(add.add_argument("--explain", metavar="PAGE", help=text), "explanation")
-    add.add_argument("--explain-steps", type=int, default=64, metavar="N", help="points of the integral")
+    numbered(add, "--explain-steps", 1, default=64, metavar="N", help="points of the integral")
     encoding_option(add)
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)

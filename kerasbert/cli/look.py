@@ -6,6 +6,7 @@ from typing import Any
 
 from kerasbert.cli.changes import changes_of, objective_of
 from kerasbert.cli.given import check_read
+from kerasbert.cli.options import numbered
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare, encoding_option, set_option, show
 from kerasbert.errors import InputError
@@ -97,9 +98,9 @@ def _check_tpu(options: argparse.Namespace) -> None:
     from kerasbert.tpu_check import chips
 
     chips.topology(options.topology)
+    changes, objective = objective_of(options)
     from kerasbert.tpu_check.check import check_tpu
 
-    changes, objective = objective_of(options)
     names = "model topology batch length precision accumulate lower_only"
     settings = {name: getattr(options, name) for name in names.split()}
     check_read(options)
@@ -144,10 +145,10 @@ def add(command: Declare) -> None:
     )
     add.add_argument("model", metavar="MODEL/SIZE")
     add.add_argument("--topology", default="v5e:2x2", metavar="CHIP:AxB", help="v4, v5e, v5p or v6e and its shape")
-    add.add_argument("--batch", type=int, default=32, help="rows per replica (a chip; on v4 a core), not in all")
-    add.add_argument("--length", type=int, default=128)
+    numbered(add, "--batch", 1, default=32, help="rows per replica (a chip; on v4 a core), not in all")
+    numbered(add, "--length", 3, default=128)
     add.add_argument("--precision", default="mixed_bfloat16", help="mixed_bfloat16 or float32")
-    add.add_argument("--accumulate", type=int, default=1, help="micro-batches per update")
+    numbered(add, "--accumulate", 1, default=1, help="micro-batches per update")
     add.set_defaults(extra="tpu-check")  # it brings TensorFlow too: one round instead of two
     add.add_argument("--lower-only", action="store_true", help="look for unsafe operations, do not compile")
     text = "another than the model's own: kerasbert list objectives; its settings: --set objective.FIELD=VALUE"

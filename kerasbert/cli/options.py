@@ -7,7 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from kerasbert.cli.outputs import writes
+from kerasbert.errors import InputError
 from kerasbert.options import check_range, options, types_of
+
+EMPTY = ("prompt_name", "prefix")  # options for which an empty text is a value: none
 
 
 def add_options(parser: Any, config: type, required: bool = True) -> None:
@@ -40,15 +43,26 @@ def add_options(parser: Any, config: type, required: bool = True) -> None:
         parser.defaults = {**parser.defaults, **defaults}
 
 
-def check_numbers(command: argparse.ArgumentParser, found: argparse.Namespace) -> None:
-    """Refuse a number that is out of its field's range, before the command imports what takes the field.
+def numbered(parser: Any, flag: str, least: float, kind: type = int, **words: Any) -> None:
+    """Declare an option that no class of options has, whose value is a number of at least `least`."""
+    action = parser.add_argument(flag, type=kind, **words)
+    about = {"least": least}
+    action.field = dataclasses.field(metadata=about)
+    action.field.name, action.field.type = action.dest, kind | None
+
+
+def check_values(command: argparse.ArgumentParser, found: argparse.Namespace) -> None:
+    """Refuse an empty value, and a number that is out of its option's range, before the command imports what takes it.
 
     Raises:
         InputError: as `check_range`.
     """
     for action in command._actions:
+        value = getattr(found, action.dest, None)
+        if action.option_strings and value == "" != action.default and action.dest not in EMPTY:
+            raise InputError(f"{action.option_strings[-1]} has an empty value: give one, or leave it out")
         if (field := getattr(action, "field", None)) is not None and hasattr(found, action.dest):
-            check_range(field, getattr(found, action.dest))
+            check_range(field, value)
 
 
 def _trained(found: argparse.Namespace) -> str:

@@ -4,9 +4,11 @@ An argument that names an output is declared by `writes`. What a command reads i
 """
 
 import argparse
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kerasbert.errors import InputError, is_pipe, no_file
 from kerasbert.storage import places
 
 READ = ("FILE", "DIR", "PATH", "RUN", "MODEL/SIZE", "TEACHER", "DUMP", "ARTEFACT", "GOLDEN", "SOURCE", "X")
@@ -52,12 +54,17 @@ def inputs(command: argparse.ArgumentParser, options: argparse.Namespace) -> Ite
 
 
 def check(command: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
-    """Refuse outputs; -> what is read.
+    """Refuse inputs and outputs; -> what is read.
 
     Raises:
-        InputError: a place where the command writes nothing.
+        InputError: what may not be read or is a pipe, a place where the command writes nothing.
     """
     known, read = vars(options), list(inputs(command, options))
+    for path in read:
+        if is_pipe(path):
+            raise no_file(path)
+        if os.path.exists(path) and not os.access(path, os.R_OK):
+            raise InputError(f"cannot read {path}: Permission denied")
     for name, kind in outputs(command).items():
         if known.get(name) is not None and "://" not in known[name]:
             _check(kind(options) if callable(kind) else kind, known[name], bool(known.get("overwrite")), read)

@@ -14,7 +14,7 @@ from kerasbert import __version__, field_names, progress, provenance, registry
 from kerasbert.cli import help, outputs, terminal
 from kerasbert.cli.changes import changes_of
 from kerasbert.cli.given import Given
-from kerasbert.cli.options import check_numbers
+from kerasbert.cli.options import check_values
 from kerasbert.errors import InputError, missing, nearest
 from kerasbert.storage import places
 
@@ -240,7 +240,7 @@ def _run(parser: Parser, options: argparse.Namespace, check: Callable[[argparse.
                 check(options)
             chosen = Given(vars(options), getattr(options, "_flags", {}))
             command = commands_of(parser)[options.command]
-            check_numbers(command, options)
+            check_values(command, options)
             shown = options.command if options.command in COUNTED else None
             with places.reading(outputs.check(command, options)), progress.named(shown):
                 named = [name for name in outputs.outputs(command) if getattr(options, name, None) is not None]

@@ -13,7 +13,7 @@ from kerasbert.cli import tables
 from kerasbert.cli.answers import early_task, opened
 from kerasbert.cli.changes import changes_of, objective_of
 from kerasbert.cli.given import check_read
-from kerasbert.cli.options import add_options, flags, given
+from kerasbert.cli.options import add_options, flags, given, numbered
 from kerasbert.cli.parser import (
     Declare,
     answer_options,
@@ -170,8 +170,6 @@ def _folds(options: argparse.Namespace, data: Any) -> None:
     from kerasbert import report
     from kerasbert.training.folds import cross_validate
 
-    if options.folds < 2:
-        raise InputError(f"folds must be a whole number of at least 2. Received: {options.folds}")
     settings = _settings(options, data) | {"folds": options.folds}
     found = cross_validate(options.model, options.task, data, **settings)
     folds = [fold["metrics"] for fold in found["folds"]]
@@ -302,11 +300,11 @@ def _finetune_options(add: argparse.ArgumentParser) -> None:
     add.add_argument("--data", action="append", metavar="PATH", help="a folder with train and dev files, or one file")
     add.add_argument("--train", metavar="FILE")
     add.add_argument("--dev", metavar="FILE")
-    add.add_argument("--folds", type=int, metavar="N", help="cross-validation: N runs in --out, each judged by a share")
+    numbered(add, "--folds", 2, metavar="N", help="cross-validation: N runs in --out, each judged by a share")
     add.add_argument(
         "--grid", nargs="+", metavar="NAME=VALUES", help="a run in --out for every combination: learning_rate=5e-5,3e-5"
     )
-    add.add_argument("--seeds", type=int, metavar="N", help="runs of each combination of --grid (1 without it)")
+    numbered(add, "--seeds", 1, metavar="N", help="runs of each combination of --grid (1 without it)")
     set_option(add)
     add_options(add, TasksConfig)
 

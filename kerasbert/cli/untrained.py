@@ -5,12 +5,16 @@ import sys
 
 from kerasbert.cli.answers import LANGUAGE
 from kerasbert.cli.lines import given_texts
+from kerasbert.cli.options import numbered
 from kerasbert.cli.parser import Declare, encoding_option, show
 from kerasbert.errors import InputError
 
 
 def _fill_mask(options: argparse.Namespace) -> None:
+    from kerasbert.tasks import early_checks
+
     texts = given_texts(options)
+    early_checks.check_length(options.model, options.length)
     from kerasbert.tasks.tokens import fill_mask
 
     settings = {"top": options.top, "length": options.length, "language": options.language}
@@ -22,6 +26,8 @@ def _fill_mask(options: argparse.Namespace) -> None:
 
 
 def _zero_shot(options: argparse.Namespace) -> None:
+    from kerasbert.tasks import early_checks
+
     texts = given_texts(options)
     labels = [label.strip() for label in options.labels.split(",") if label.strip()]
     if not labels or len(set(labels)) < len(labels):
@@ -30,6 +36,7 @@ def _zero_shot(options: argparse.Namespace) -> None:
         )
     if options.template.count("{}") != 1:
         raise InputError(f"--template must hold {{}} once, for the label. Received: {options.template!r}")
+    early_checks.check_length(options.model, options.length)
     from kerasbert.tasks.zero_shot import zero_shot
 
     answers = zero_shot(
@@ -56,8 +63,8 @@ def add(command: Declare) -> None:
     add = command("fill-mask", _fill_mask, "the best tokens for each [MASK] of texts, by a pretrained model")
     add.add_argument("model", metavar="RUN")
     add.add_argument("texts", nargs="*", metavar="TEXT", help="with [MASK] or <mask> in it; from stdin without any")
-    add.add_argument("--top", type=int, default=5, help="tokens for a mask")
-    add.add_argument("--length", type=int, help="tokens of a row; a longer text is read around its masks")
+    numbered(add, "--top", 1, default=5, help="tokens for a mask")
+    numbered(add, "--length", 3, help="tokens of a row; a longer text is read around its masks")
     encoding_option(add)
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)
     add.add_argument("--json", action="store_true")
@@ -69,6 +76,6 @@ def add(command: Declare) -> None:
     add.add_argument("--template", default="This example is {}.", metavar="TEXT", help="with {} for the label")
     add.add_argument("--multi-label", action="store_true", help="several labels may hold: each is scored alone")
     add.add_argument("--entailment", metavar="LABEL", help="the model's label; the one that begins with entail")
-    add.add_argument("--length", type=int, help="tokens of a text and its hypothesis")
+    numbered(add, "--length", 3, help="tokens of a text and its hypothesis")
     encoding_option(add)
     add.add_argument("--json", action="store_true")

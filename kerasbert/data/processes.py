@@ -88,10 +88,12 @@ def chosen(processes: int | None, size: int) -> int:
     """How many processes make records from so many bytes of text: as many as are given, else those that pay.
 
     Raises:
-        InputError: less than one.
+        InputError: less than one, or more than a machine takes.
     """
     if processes is not None and processes < 1:
         raise InputError(f"processes is {processes}, expected at least 1")
+    if processes is not None and processes > (most := 16 * available()):
+        raise InputError(f"processes is {processes}, expected at most {most}, 16 for each core")
     return max(1, min(available(), size // EACH)) if processes is None else processes
 
 

@@ -131,6 +131,13 @@ def check_files(files: str | os.PathLike | Sequence[str | os.PathLike]) -> list[
     return paths
 
 
+def check_texts(files: str | os.PathLike | Sequence[str | os.PathLike]) -> None:
+    """Refuse files that are not there, are empty or hold something else than text or a table, by their beginnings."""
+    for path in check_files(files):
+        if file_format(path) == "text" and not size(path):
+            raise InputError(f"{path} is empty, expected a text a line")
+
+
 def read_table(
     path: str | os.PathLike,
     *,

@@ -138,6 +138,7 @@ class RunConfig(TrainConfig):
     peak: float | None = option(
         None,
         "of all devices, to tell the utilisation",
+        least=0,
         flag="--peak-tflops",
         metavar="PEAK_TFLOPS",
         unit=1e12,

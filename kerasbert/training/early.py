@@ -3,9 +3,11 @@
 The trainings check the same again, and what only a loaded model tells.
 """
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kerasbert import registry
@@ -14,8 +16,9 @@ from kerasbert.checkpoints import source
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.data.dialects import default_reading
 from kerasbert.data.records import Records
-from kerasbert.data.sources import check_files
+from kerasbert.data.sources import check_files, check_texts
 from kerasbert.errors import InputError
+from kerasbert.storage import places
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.early_checks import LARGEST, check_positions
 from kerasbert.tasks.task import Task, find_task, split_files
@@ -80,7 +83,9 @@ def check_finetune(model: Any, task: str | Task, data: Any, config: FinetuneConf
     found, _ = declared(task, config)
     check_strategy("finetune", config.strategy)
     if config.graph is not None:
-        check_files([config.graph])
+        check_texts([config.graph])
+    if config.cache is not None and not is_remote(config.cache):
+        places.check_within(config.cache)
     if isinstance(model, str | os.PathLike) and source.check(model) == "model":
         check_positions(model, config.length)
     check_rows(found, data, config, model)
@@ -102,12 +107,30 @@ def check_rows(task: Task, data: Any, config: LabelledConfig | None = None, mode
         check_train(splits.split(task, data, begun=begun, start=model, dev=not few), data)
 
 
-def check_further(model: str | os.PathLike, data: Any) -> None:
-    """Refuse the rows that a fine-tuned model would be trained further, measured or compressed with."""
+def check_further(model: str | os.PathLike, data: Any, settings: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Refuse the rows that a fine-tuned model would be trained further, measured or compressed with, and how.
+
+    Args:
+        settings: of a training, those that were given: strategy, metric, length, teacher, unlabelled, cache.
+    """
     from kerasbert.tasks import early_checks
 
+    check_strategy("finetune", settings.get("strategy", "auto"))
+    early_checks.check_numbers(settings.get("length"))
+    if settings.get("unlabelled"):
+        check_texts(settings["unlabelled"])
+    if settings.get("teacher"):
+        source.check(settings["teacher"])
+    if settings.get("cache") and not is_remote(settings["cache"]):
+        places.check_within(settings["cache"])
     found = early_checks.task_of(model, {}) if isinstance(model, str | os.PathLike) else None
-    if found is not None and data is not None:
+    if found is None:
+        return
+    check_positions(model, settings.get("length"))
+    if settings.get("metric"):
+        judged = dataclasses.replace(found, metric=registry.metric_name(settings["metric"]))
+        judged.how.check_metric(judged)
+    if data is not None:
         check_rows(found, data, model=model)
 
 

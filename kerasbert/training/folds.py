@@ -51,7 +51,7 @@ def cross_validate(
     if known.train is None:
         raise InputError("data have no training rows to make folds of: give a file, or a folder with train.tsv")
     out, rows, quiet, found = Path(out), known.train, settings.get("quiet", False), []
-    numbers = [fold(rows, i, folds, known.task.how.group) for i in range(folds)]
+    numbers = [fold(rows, i, folds, known.task.how.group) for i in range(min(folds, len(rows.texts) + 1))]
     if not all(map(len, numbers)):
         raise InputError(f"{len(rows.texts)} rows are too few for {folds} folds, expected a different one for each")
     for i, held in enumerate(numbers, 1):

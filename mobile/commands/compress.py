@@ -180,8 +180,7 @@ def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]
     from kerasbert.training import interruption
     from . import early
 
-    for name, share in [(name, found[name]) for name in ("heads", "prune") if name in found]:
-        early.check_share(name, share, options.run, data)
+    early.check_stages(options.run, data, stages, options.strategy)
     if options.plan:
         beside = [f"--{name}" for name in (*STAGES, *QUANTIZE) if name in found]
         if beside or options.set:

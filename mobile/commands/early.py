@@ -1,24 +1,28 @@
 """What can be told of the commands that need TensorFlow from their options and files alone, before it is imported."""
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kerasbert import registry
 from kerasbert.checkpoints import source
 from kerasbert.data.records import MANIFEST
-from kerasbert.data.sources import check_files
+from kerasbert.data.sources import check_texts
 from kerasbert.errors import InputError, no_file, unknown
+from kerasbert.export import bundle
 from kerasbert.tasks import early_checks
 from kerasbert.tasks.early_checks import check_positions
 from kerasbert.tasks.exported_kind import READERS
 from kerasbert.training import early, recipe
 from kerasbert.training.strategy import check_strategy
 from ..distill.recipes import find_recipe
+from ..prune import masks
 from ..quantize.schemes import SCHEMES
 
 STAGES = ("trim", "distill", "heads", "width", "layers", "prune", "aware", "finetune", "quantize")  # of a plan
 PER = ("channel", "tensor")
+MAGNITUDE = (("sparsity",), ("structure", "none"), ("scope", "layer"), ("schedule",), ("end",), ("frequency",))
 
 
 def check_compress(run: Any, settings: Mapping[str, Any]) -> None:
@@ -27,22 +31,45 @@ def check_compress(run: Any, settings: Mapping[str, Any]) -> None:
     Args:
         settings: of `compress`, with `quantize`; those that are not given are absent.
     """
+    _check_file(settings)
+    if source.check(run) == "model":
+        check_positions(run, settings.get("length"))
+        if not settings.get("task"):  # fill-mask is of a model without one
+            _check_labelled(run, settings.get("data"))
+
+
+def _check_file(settings: Mapping[str, Any]) -> None:
+    """Refuse what says how a .tflite is made, and texts that are none."""
     SCHEMES.name(str(settings.get("quantize") or "float32"))
     targets = ("kerasbert", *READERS)
     if (target := settings.get("target")) and target not in targets:
         raise unknown("target", target, targets, ", ".join(targets))
-    length, share = settings.get("length"), settings.get("min_agreement")
-    if length is not None and length < 3:
-        raise InputError(f"length must be at least 3. Received: {length}")
+    length, share, lengths = (settings.get(name) for name in ("length", "min_agreement", "lengths"))
+    if short := [
+        each for each in (length, *(lengths if isinstance(lengths, list) else ())) if each is not None and each < 3
+    ]:
+        raise InputError(f"length must be at least 3. Received: {short[0]}")
     if share is not None and not 0 <= share <= 1:
         raise InputError(f"min_agreement must be a share between 0 and 1, such as 0.985. Received: {share}")
     for name in ("texts", "calibration"):
         if isinstance(settings.get(name), str | os.PathLike):
-            check_files([settings[name]])
-    if source.check(run) == "model":
-        check_positions(run, length)
-        if not settings.get("task"):  # fill-mask is of a model without one
-            _check_labelled(run, settings.get("data"))
+            check_texts([settings[name]])
+
+
+def check_stages(run: Any, data: Any, stages: Iterable[tuple[str, Mapping[str, Any]]], strategy: str | None) -> None:
+    """Refuse what the stages of a plan will refuse of their arguments and files."""
+    check_strategy("a plan", strategy or "auto")
+    for name, settings in stages:
+        if name == "trim":
+            check_texts(list(settings["texts"]))
+        elif name == "distill":
+            _check_student(settings["student"])
+        elif name == "heads":
+            check_share("heads", settings["share"], run, data)
+        elif name == "prune":
+            check_share("prune", settings["sparsity"], run, data)
+        else:
+            _check_file(settings)
 
 
 def check_plan(path: str | os.PathLike) -> None:
@@ -59,42 +86,67 @@ def check_plan(path: str | os.PathLike) -> None:
 
 def check_distill(teacher: Any, student: str, data: str, settings: Mapping[str, Any]) -> None:
     """Refuse what `distill` will refuse of its options, its student and rows in small files."""
+    if not all(type(layer) is int and layer >= 0 for layer in settings.get("layers") or ()):
+        raise InputError(f"layers must be numbers such as 2,4,6. Received: {settings['layers']}")
     names = ("recipe", "losses", "temperature", "layers")
     find_recipe(settings.get("recipe", "soft"), *(settings.get(name) for name in names[1:]))
     check_strategy("distill", settings.get("strategy", "auto"))
-    if student != "half" and not student.isdecimal() and not os.path.isdir(student):
-        try:
-            registry.check_name("model", student)
-        except InputError as error:
-            raise InputError(
-                f"no student {student!r}, expected 'half', a number of layers or a directory; {error}"
-            ) from error
-    _check_files(settings.get("unlabelled") or ())
+    _check_student(student)
     if not os.path.isfile(os.path.join(data, MANIFEST)):
-        early.check_further(teacher, data)
+        early.check_further(teacher, data, settings)
         if not os.path.exists(data):
             raise no_file(data)
 
 
-def check_share(name: str, share: float, run: Any, data: Any) -> None:
+def _check_student(student: str) -> None:
+    """Refuse what is no student."""
+    if student == "half" or student.isdecimal():
+        return
+    if os.path.isdir(student):
+        source.check(student)
+        return
+    try:
+        registry.check_name("model", student)
+    except InputError as error:
+        raise InputError(
+            f"no student {student!r}, expected 'half', a number of layers or a directory; {error}"
+        ) from error
+
+
+def check_share(name: str, share: float, run: Any, data: Any, length: int | None = None) -> None:
     """Refuse a share of heads, neurons or weights that is none, and rows that cannot be read."""
-    if not 0 <= share < 1:
+    if not 0 <= share < 1 or (share == 0 and name in ("heads", "width")):
         raise InputError(f"--{name} must be a share between 0 and 1, such as 0.33. Received: {share}")
+    if run is not None and source.check(run) == "model":
+        check_positions(run, length)
     _check_labelled(run, data)
 
 
-def check_aware(run: Any, data: Any, per: str) -> None:
+def check_magnitude(run: Any, data: Any, settings: Mapping[str, Any]) -> None:
+    """Refuse what `prune.magnitude` will refuse of its options and rows."""
+    masks.settled(*(settings.get(*each) for each in MAGNITUDE))
+    for pattern in settings.get("patterns", ()):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise InputError(f"pattern {pattern!r} is not a regular expression: {error}") from error
+    early.check_further(run, data, settings)
+
+
+def check_aware(run: Any, data: Any, settings: Mapping[str, Any]) -> None:
     """Refuse what `quantize.aware` will refuse."""
+    per = settings.get("per", "channel")
     if per not in PER:
         raise unknown("kind of quantization", per, PER, ", ".join(PER))
-    early.check_further(run, data)
+    early.check_further(run, data, settings)
 
 
 def check_trim(run: Any, texts: Iterable[str] | None, data: Any) -> None:
-    """Refuse a corpus that is not there."""
+    """Refuse a corpus that is not there, or is no text."""
     if (texts is None) == (data is None):
         raise InputError("give --texts FILE or --data PATH, one of them: the corpus whose pieces are kept")
-    _check_files(texts or ())
+    if texts:
+        check_texts(list(texts))
     if data is not None:  # an encoder, which has no task, is trimmed to texts
         _check_labelled(run, data)
 
@@ -105,7 +157,9 @@ def check_ledger(artefacts: Iterable[str], task: str | None, data: Any) -> None:
     model = task or next((path for path in artefacts if os.path.isdir(path)), None)
     if model is None:
         raise InputError("no model directory among the artefacts: give one by --task, it says how the rows are read")
-    _check_files([path for path in artefacts if not os.path.isdir(path)])
+    for path in artefacts:
+        if not os.path.isdir(path):
+            bundle.read(path)
     for path in (model, *(path for path in artefacts if os.path.isdir(path))):
         source.check(path)
     _check_labelled(model, data)
@@ -116,9 +170,3 @@ def _check_labelled(run: Any, data: Any) -> None:
     found = early_checks.task_of(run, {}) if isinstance(run, str | os.PathLike) else None
     if found is not None and isinstance(data, str | os.PathLike):
         early_checks.check_rows(found, os.fspath(data), run=run)
-
-
-def _check_files(paths: Iterable[str | os.PathLike]) -> None:
-    """Refuse files that are not there; none at all are fine."""
-    if paths := list(paths):
-        check_files(paths)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerasbert.cli.given import Fields, check_read
-from kerasbert.cli.options import add_options, flags, given
+from kerasbert.cli.options import add_options, flags, given, numbered
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
@@ -30,7 +30,7 @@ def add(declare: Declare) -> None:
     part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model")
     writes(part.add_argument("--out", required=True, metavar="DIR"), _made)
     part.add_argument("--data", metavar="PATH", help="labelled rows of the task, as for `kerasbert finetune`")
-    part.add_argument("--length", type=int, **missing, help="longest text in tokens")
+    numbered(part, "--length", 3, **missing, help="longest text in tokens")
     part.add_argument("--overwrite", action="store_true", help="replace DIR")
     zero = part.add_argument_group("zeros, while it is fine-tuned further (a smaller download, no faster)")
     zero.add_argument("--sparsity", type=float, **missing, metavar="SHARE", help="of the kernels' weights, in [0, 1)")
@@ -40,8 +40,8 @@ def add(declare: Declare) -> None:
     zero.add_argument(
         "--pattern", action="append", **missing, metavar="REGEX", help="names of the kernels; may be repeated"
     )
-    for name in ("begin", "end", "frequency"):
-        zero.add_argument(f"--{name}", type=int, **missing, metavar="UPDATES")
+    for name, least in (("begin", 0), ("end", 0), ("frequency", 1)):
+        numbered(zero, f"--{name}", least, **missing, metavar="UPDATES")
     add_options(zero, LabelledConfig, required=False)
     add_teacher(zero)
     less = part.add_argument_group("less of it (faster; `kerasbert finetune --keep-head` repairs it)")
@@ -49,8 +49,8 @@ def add(declare: Declare) -> None:
     less.add_argument(
         "--width", type=float, **missing, metavar="SHARE", help="of the feed-forward neurons, by importance"
     )
-    less.add_argument("--rounds", type=int, **missing, metavar="N", help="measure the importance N times")
-    less.add_argument("--rows", type=int, **missing, metavar="N", help="labelled texts that it is measured on")
+    numbered(less, "--rounds", 1, **missing, metavar="N", help="measure the importance N times")
+    numbered(less, "--rows", 1, **missing, metavar="N", help="labelled texts that it is measured on")
     less.add_argument("--layers", type=_numbers, **missing, metavar="0,2,4", help="the layers that stay")
 
     part = declare("trim", _trim, "keep the pieces of the vocabulary that a corpus uses")
@@ -58,7 +58,7 @@ def add(declare: Declare) -> None:
     writes(part.add_argument("--out", required=True, metavar="DIR"), "folder")
     part.add_argument("--texts", nargs="+", metavar="FILE", help="the corpus: a text a line, or tables of the task")
     part.add_argument("--data", metavar="PATH", help="the corpus, rows of the model's task")
-    part.add_argument("--size", type=int, metavar="PIECES", help="at most so many, the most frequent")
+    numbered(part, "--size", 1, metavar="PIECES", help="at most so many, the most frequent")
     part.add_argument("--overwrite", action="store_true", help="replace DIR")
 
 
@@ -68,7 +68,10 @@ def _made(options: argparse.Namespace) -> str:
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
+    found = [int(part) for part in text.split(",")]
+    if min(found) < 0:
+        raise ValueError(text)
+    return found
 
 
 def _prune(options: argparse.Namespace) -> None:
@@ -77,8 +80,10 @@ def _prune(options: argparse.Namespace) -> None:
     from .. import prune
     from . import early
 
-    if kind != "layers" and not (kind == "sparsity" and "structure" in settings):
-        early.check_share(kind, Fields(options)[kind], options.run, options.data)
+    if kind == "sparsity":
+        early.check_magnitude(options.run, options.data, settings)
+    elif kind != "layers":
+        early.check_share(kind, Fields(options)[kind], options.run, options.data, settings.get("length"))
     common = {"out": options.out, "overwrite": options.overwrite}
     check_read(options, kind, *(() if kind == "layers" else ("data",)))
     if kind == "sparsity":

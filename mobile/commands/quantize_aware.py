@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from kerasbert.cli.given import Fields, check_read
-from kerasbert.cli.options import add_options, given
+from kerasbert.cli.options import add_options, given, numbered
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare
 from kerasbert.training import interruption
@@ -23,7 +23,7 @@ def add(declare: Declare) -> None:
     )
     writes(part.add_argument("--out", required=True, metavar="DIR"), "run")
     part.add_argument("--per", **missing, metavar="channel|tensor", help="for dynamic_int8 (default) or static_int8")
-    part.add_argument("--delay", type=int, **missing, metavar="UPDATES", help="before anything is rounded")
+    numbered(part, "--delay", 0, **missing, metavar="UPDATES", help="before anything is rounded")
     add_teacher(part)
     add_options(part, LabelledConfig, required=False)
     part.defaults = {}  # they are another's with a teacher
@@ -38,7 +38,7 @@ def _aware(options: argparse.Namespace) -> None:
     from . import early
 
     check_read(options, "data")
-    early.check_aware(options.run, options.data, settings.get("per", "channel"))
+    early.check_aware(options.run, options.data, settings)
     quantize.aware(options.run, options.data, **settings)
     form = "static_int8" if settings.get("per") == "tensor" else "dynamic_int8"
     if options.json:

@@ -6,13 +6,37 @@ Of equal magnitudes the first goes, in the order of names, rows and columns.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from kerasbert.errors import InputError, unknown
+
 STRUCTURES = {"none": 1, "4x1": 4, "2:4": 4}  # how many inputs belong together
 SCOPES = ("layer", "global")
+SCHEDULES = ("polynomial", "constant")
 
 Arrays = Mapping[str, np.ndarray]
+
+
+def settled(
+    sparsity: Any, structure: str = "none", scope: str = "layer", schedule: str | None = None, *later: Any
+) -> tuple[float, str]:
+    """The share and the schedule that hold; `later` are end and frequency. Raises: InputError: see `sparsity.Magnitude`."""
+    names = ("structure", structure, STRUCTURES), ("scope", scope, SCOPES)
+    for what, value, known in (*names, ("schedule of pruning", schedule or "polynomial", SCHEDULES)):
+        if value not in known:
+            raise unknown(what, value, known, ", ".join(known))
+    if structure == "2:4":
+        if sparsity not in (None, 0.5) or scope != "layer" or schedule == "polynomial":
+            raise InputError("2:4 takes half of every four weights at once: leave out sparsity, scope and schedule")
+        sparsity, schedule = 0.5, "constant"
+    if schedule == "constant" and any(value is not None for value in later):
+        of = "2:4" if structure == "2:4" else "the constant schedule"
+        raise InputError(f"end and frequency do not go with {of}: masks are made once, before update `begin`")
+    if sparsity is None or type(sparsity) not in (int, float) or not 0 <= sparsity < 1:
+        raise InputError(f"sparsity must be in [0, 1), such as 0.5. Received: {sparsity!r}")
+    return float(sparsity), schedule or "polynomial"
 
 
 def fits(shape: tuple[int, ...], structure: str) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert import checkpoints
-from kerasbert.errors import InputError, unknown
+from kerasbert.errors import InputError
 from kerasbert.inputs import listed
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import names
@@ -21,17 +21,14 @@ from kerasbert.tasks.task import Task
 from kerasbert.training import model_files
 from kerasbert.training.config import FinetuneConfig
 from ..distill.recipes import DistillConfig
-from .masks import SCOPES, STRUCTURES, fits, masks
+from .masks import STRUCTURES, fits, masks, settled
 from .schedule import make_schedule
 
-SCHEDULES = ("polynomial", "constant")
 KERNELS = (
     r"(^|/)attention/(query|key|value|output)/kernel$",
     r"(^|/)feedforward[^/]*/(inner|gate|linear|outer)/kernel$",
 )
-FURTHER = (
-    r"(^|/)attention/((query|key|value)_global|query_key)/kernel$",
-)  # where a model has them and no patterns are given
+FURTHER = (r"(^|/)attention/((query|key|value)_global|query_key)/kernel$",)  # where a model has them, without patterns
 
 
 class _Kept:
@@ -76,30 +73,9 @@ class Magnitude:
         frequency: int | None = None,
         patterns: Sequence[str] = KERNELS,
     ):
-        for what, value, known in (("structure", structure, STRUCTURES), ("scope", scope, SCOPES)):
-            if value not in known:
-                raise unknown(what, value, known, ", ".join(known))
-        if schedule is not None and schedule not in SCHEDULES:
-            raise unknown("schedule of pruning", schedule, SCHEDULES, ", ".join(SCHEDULES))
-        if structure == "2:4":
-            if sparsity not in (None, 0.5) or scope != "layer" or schedule == "polynomial":
-                raise InputError(
-                    "2:4 takes half of every four weights at once: leave out sparsity, scope and the polynomial schedule"
-                )
-            sparsity, schedule = 0.5, "constant"
-        if schedule == "constant" and (end, frequency) != (None, None):
-            raise InputError(
-                f"end and frequency do not go with {'2:4' if structure == '2:4' else 'the constant schedule'}: masks are made "
-                "once, before update `begin`"
-            )
-        if sparsity is None or type(sparsity) not in (int, float) or not 0 <= sparsity < 1:
-            raise InputError(f"sparsity must be in [0, 1), such as 0.5. Received: {sparsity!r}")
-        self.sparsity, self.structure, self.scope = float(sparsity), structure, scope
-        self.schedule, self.times, self.patterns = (
-            schedule or "polynomial",
-            (begin, end, frequency),
-            tuple(listed(patterns)),
-        )
+        self.sparsity, self.schedule = settled(sparsity, structure, scope, schedule, end, frequency)
+        self.structure, self.scope, self.times = structure, scope, (begin, end, frequency)
+        self.patterns = tuple(listed(patterns))
         self.plan: Any = None
 
     def describe(self, encoder: Encoder, steps: int) -> dict[str, Any]:
