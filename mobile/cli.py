@@ -198,7 +198,7 @@ class _Said:
 def _inputs(options: argparse.Namespace, model: "Runner", lines: Iterable[str]) -> Iterator[Callable[[], Any]]:
     """What makes each input of the command line, or of the standard input as its lines come."""
     names, pair = model.bundle.parts, options.pair or model.bundle.pair
-    if options.texts and pair and len(names) < 2:
+    if options.texts and pair and (len(names) < 2 or (options.pair and _of_two(model))):
         if len(options.texts) % 2:
             raise InputError(f"received {len(options.texts)} texts, expected pairs: an even number")
         yield from (functools.partial(tuple, each) for each in zip(options.texts[::2], options.texts[1::2]))
@@ -212,6 +212,11 @@ def _inputs(options: argparse.Namespace, model: "Runner", lines: Iterable[str]) 
             yield functools.partial(_parsed, as_pair, text, "the input")
         else:
             yield functools.partial(_parsed, _plain, text, "the input")
+
+
+def _of_two(model: "Runner") -> bool:
+    """Whether an input is two texts with names, such as a question and its context."""
+    return len(model.bundle.parts) == 2 and not model.kind.lists
 
 
 def _plain(text: str, where: str) -> str:
@@ -251,7 +256,7 @@ def _table(options: argparse.Namespace, model: "Runner", settings: dict[str, Any
 
 def _show(options: argparse.Namespace, model: "Runner", said: _Said, settings: dict[str, Any]) -> None:
     """Answer the texts of the command, or the lines of the standard input as they come; one that cannot be is told."""
-    check_read(options, "stream", *(["pair"] if len(model.bundle.parts) < 2 else []))
+    check_read(options, "stream", *(["pair"] if len(model.bundle.parts) < 2 or _of_two(model) else []))
     stream = None if options.texts else standard_input(options)
     where = "text" if stream is None else "line"
     for number, given in enumerate(_inputs(options, model, stream or options.texts), 1):

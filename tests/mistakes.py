@@ -80,6 +80,8 @@ FILES: dict[str, str | bytes] = {
     "taken.csv": "mine\n",
     "folder/notes.txt": "x",
     "hf/config.json": '{"model_type": "bert"}',
+    "bare/config.json": '{"model_type": "bert"}',
+    "bare/model.safetensors": b"",
     "deberta/config.json": '{"model_type": "deberta-v2"}',
     "pickled/config.json": '{"model_type": "bert", "hidden_size": 8}',
     "pickled/pytorch_model.bin": b"\x80\x02",

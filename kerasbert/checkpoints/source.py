@@ -22,6 +22,7 @@ from kerasbert.data.reading import plain_name
 from kerasbert.errors import InputError, near, nearest
 from kerasbert.storage import files
 from kerasbert.text.base import Tokenizer
+from kerasbert.text.files import tokenizer_file
 
 WEIGHTS = "weights.safetensors"
 ADAPTER, PEFT = (
@@ -113,6 +114,15 @@ def check(model: str | os.PathLike) -> str:
             raise InputError(f"{run} has no checkpoint of step {step}{_known(found)}")
         return "checkpoint"
     return _named(os.fspath(model))
+
+
+def check_tokenizer(model: str | os.PathLike) -> None:
+    """Refuse a Hugging Face folder without a tokenizer where texts go in."""
+    if check(model) == "hf" and not (Path(model) / "modules.json").is_file() and tokenizer_file(Path(model)) is None:
+        raise InputError(
+            f"{model} has no tokenizer, and texts go in: download tokenizer.json (or vocab.txt, or the .model) too, or write it "
+            f"by tokenizer.save_pretrained({os.fspath(model)!r})"
+        )
 
 
 def of_keras(model: str | os.PathLike) -> InputError:

@@ -36,13 +36,14 @@ def _encode(options: argparse.Namespace) -> None:
     if options.data:
         _encode_file(options, settings)
         return
+    early_checks.some_task(options.model)
     texts = given_texts(options, blank=True)  # the n-th vector is the n-th line's
+    check_read(options)
     from kerasbert.tasks.predict import as_model, encode
     from kerasbert.tasks.prompts import tell_prompt
 
     model = as_model(options.model)
     tell_prompt(model, options.prompt_name)
-    check_read(options)
     at_once = tables.WINDOW * 64
     with Progress(len(texts)) as progress:
         for i in range(0, len(texts), at_once):

@@ -42,12 +42,13 @@ def _similarity(options: argparse.Namespace) -> None:
     if options.data:
         early = early_checks.some_task(options.model)
         next(iter(_pairs(options, early)), None)  # a mistake in its columns is told before TensorFlow's import
+    settings = {"length": options.length, "language": options.language}
+    check_read(options)
     from kerasbert.storage import files
     from kerasbert.tasks.load import load
     from kerasbert.tasks.similarity import similarity
 
-    model, settings = load(options.model), {"length": options.length, "language": options.language}
-    check_read(options)
+    model = load(options.model)
     if not options.data:
         (value,) = similarity(model, options.texts[:1], options.texts[1:], **settings).tolist()
         show({"similarity": value}, options.json, f"{value:.4f}")

@@ -29,6 +29,7 @@ def task_of(model: str | os.PathLike, options: Mapping[str, Any]) -> Task | None
         InputError: no model there, or one without a task; options that the kind does not take.
     """
     if source.check(model) != "model":
+        source.check_tokenizer(model)
         return None
     content = read_json(Path(model) / "model.json")
     task, labels = content.get("task"), content.get("labels")
@@ -59,6 +60,7 @@ def check_numbers(length: int | None, batch: int = 1) -> None:
 def check_length(model: str | os.PathLike, length: int | None) -> None:
     """Refuse a model that is not there, and texts that are longer than it reads."""
     check_numbers(length)
+    source.check_tokenizer(model)
     if source.check(model) == "model":
         check_positions(model, length)
 

@@ -86,8 +86,10 @@ def check_finetune(model: Any, task: str | Task, data: Any, config: FinetuneConf
         check_texts([config.graph])
     if config.cache is not None and not is_remote(config.cache):
         places.check_within(config.cache)
-    if isinstance(model, str | os.PathLike) and source.check(model) == "model":
-        check_positions(model, config.length)
+    if isinstance(model, str | os.PathLike):
+        source.check_tokenizer(model)
+        if source.check(model) == "model":
+            check_positions(model, config.length)
     check_rows(found, data, config, model)
 
 

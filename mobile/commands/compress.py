@@ -151,6 +151,8 @@ def _show(report: dict[str, Any]) -> None:
     print(f"{report['out']}: {report['bytes'] / 1e6:.2f} MB, {report['quantize']}, for {report['target']}, {lengths}")
     for name, most in report["memory_of_all_lengths_mb"].items():
         print(f"memory after every length was used: {most:.0f} MB ({name}; its process included)")
+    if report.get("task", "") is None:
+        print("it gives vectors: the model has no task. kerasbert finetune trains one; --task fill-mask is for [MASK]")
     from ..judging import comparison, verdict
 
     for line in (*verdict.told(report), *comparison.remarks(report)):

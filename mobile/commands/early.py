@@ -32,6 +32,7 @@ def check_compress(run: Any, settings: Mapping[str, Any]) -> None:
         settings: of `compress`, with `quantize`; those that are not given are absent.
     """
     _check_file(settings)
+    source.check_tokenizer(run)
     if source.check(run) == "model":
         check_positions(run, settings.get("length"))
         if not settings.get("task"):  # fill-mask is of a model without one

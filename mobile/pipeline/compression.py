@@ -223,6 +223,7 @@ def _first_lines(out: Path, file: Design, cases: Cases) -> dict[str, Any]:
     report: dict[str, Any] = {"out": str(out), "bytes": 0, "quantize": file.quantize, "target": file.bundle.target}
     report |= {"kind": kind_of(file.model).name, "lengths": list(cases.sizes), "any_length": file.bundle.any_length}
     report |= {"model_length": predict.longest(file.model), "lengths_from": cases.told}
+    report["task"] = getattr(getattr(file.model, "task", None), "name", None)
     return report | {"texts": len(cases.texts), "texts_from": cases.source}
 
 

@@ -105,6 +105,20 @@ def test_a_pair_is_two_texts_or_a_line_with_a_tab(tmp_path, monkeypatch, capsys)
         next(made)()
 
 
+def test_a_question_and_its_context_are_a_pair_of_arguments_too():
+    """`kerasbert predict --pair` takes them so; `run` read two questions, and refused --pair."""
+    kind = types.SimpleNamespace(lists=frozenset())
+    model = types.SimpleNamespace(bundle=types.SimpleNamespace(parts=("question", "context"), pair=False), kind=kind)
+    options = types.SimpleNamespace(texts=["who", "Ann sings", "where", "in Rome"], pair=True)
+    assert [made() for made in cli._inputs(options, model, options.texts)] == [
+        ("who", "Ann sings"),
+        ("where", "in Rome"),
+    ]
+    options.texts = ["who"]
+    with pytest.raises(InputError, match="received 1 texts, expected pairs"):
+        next(cli._inputs(options, model, options.texts))
+
+
 def test_a_truncated_text_is_said(float_file, capsys):
     assert main(["run", str(float_file[0]), "--no-cache", "--json", "good " * 30, "bad"]) == 0
     printed = capsys.readouterr()
