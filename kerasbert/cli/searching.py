@@ -1,7 +1,9 @@
 """`kerasbert encode | index | search`: vectors of texts, an index of them, and the texts that are nearest to a query."""
 
 import argparse
+import dataclasses
 import json
+import os
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -13,6 +15,7 @@ from kerasbert.cli.lines import given_texts
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare, out_options
 from kerasbert.cli.similarity import columns_of, reading_options
+from kerasbert.data.sources import check_files
 from kerasbert.errors import InputError
 from kerasbert.progress import Progress
 from kerasbert.retrieval.folder import about, is_index
@@ -60,6 +63,7 @@ def _encode_file(options: argparse.Namespace, settings: dict[str, Any]) -> None:
     if not options.out.endswith(".npy"):
         raise InputError(f"--out {options.out}: expected a name ending in .npy")
     places.check_file(options.out, options.overwrite, "vectors", [options.data])
+    check_files([options.data])
     source = _source(options, keep_blank=True)
     settings |= {"length": options.length, "dtype": options.dtype, "overwrite": options.overwrite}
     check_read(options)
@@ -119,7 +123,8 @@ def _search(options: argparse.Namespace) -> None:
             print(json.dumps({"query": query, "hits": [hit.to_json() for hit in hits]}, ensure_ascii=False))
             continue
         for hit in hits:
-            print(f"{hit.score:.4f}\t{one_line(hit.text)}")
+            named = f"\t{hit.id}" if hit.id and not hit.id.isdecimal() else ""  # a line's number says nothing of a text
+            print(f"{hit.score:.4f}\t{one_line(hit.text)}{named}")
 
 
 def _judge(options: argparse.Namespace) -> None:
@@ -164,24 +169,18 @@ def _of_file_itself(options: argparse.Namespace) -> Iterable[tuple[str, Any]]:
         )
     file, *queries = options.texts
     tables.check_texts(queries, "FILE comes first, then the queries")
-    from kerasbert.data import texts as reader
-    from kerasbert.data.sources import check_files
-    from kerasbert.tasks import early_checks
-
-    check_files([file])
-    early_checks.check_length(options.model, options.length)
-    default = () if options.text_column else reader.TEXT
-    columns = columns_of(early_checks.some_task(options.model), ("text",), options.text_column)
-    next(iter(reader.opened(file, columns, default=default)), None)
+    options.data = file
+    passages = list(_source(options))
     settings = {"length": options.length, "language": options.language, "prompt_name": options.prompt_name}
     check_read(options)
     from kerasbert.tasks.load import load
     from kerasbert.tasks.similarity import searched
 
-    model = load(options.model)
-    columns = columns_of(getattr(model, "task", None), ("text",), options.text_column)
-    texts = reader.read(file, columns, default=default)
-    return zip(queries, searched(model, texts, queries, top=options.top, **settings))
+    found = searched(load(options.model), [each.text for each in passages], queries, top=options.top, **settings)
+    if not os.path.isdir(file):
+        return zip(queries, found)
+    named = ([dataclasses.replace(hit, id=passages[hit.index].id) for hit in hits] for hits in found)
+    return zip(queries, named)
 
 
 def add(command: Declare) -> None:
@@ -208,7 +207,8 @@ def _add_encode(add: argparse.ArgumentParser) -> None:
 
 def _add_index(add: argparse.ArgumentParser) -> None:
     add.add_argument("model", metavar="RUN")
-    add.add_argument("data", metavar="FILE", help="a text a line, or a table with a column of texts")
+    text = "a text a line, or a table with a column of texts; or a folder of documents: .txt, .md, tables"
+    add.add_argument("data", metavar="FILE", help=text)
     out_options(add)
     add.add_argument("--id-column", metavar="NAME", help="column of the texts' ids; by default their lines")
     text = "a graph of neighbours (faiss): no query is compared with all; default: from 50,000 texts, where faiss is installed"
@@ -229,7 +229,7 @@ def _text_options(add: argparse.ArgumentParser, prompt: str) -> None:
 
 
 def _add_search(add: argparse.ArgumentParser) -> None:
-    add.add_argument("model", metavar="DIR", help="an index; or RUN, then FILE comes before the queries")
+    add.add_argument("model", metavar="DIR", help="an index; or RUN, then FILE or a folder, then the queries")
     add.add_argument("texts", nargs="*", metavar="QUERY")
     text = "how many texts of a query; 5 by default, with --relevant 10"
     add.add_argument("--top", type=int, help=text)

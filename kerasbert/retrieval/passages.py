@@ -13,6 +13,7 @@ from kerasbert.blanks import blank
 from kerasbert.data import texts as reader
 from kerasbert.data.sources import SURROGATES, TABLES
 from kerasbert.errors import InputError, near
+from kerasbert.retrieval.documents import Folder
 from kerasbert.retrieval.folder import damaged
 
 TEXTS, PLACES = "texts.jsonl", "places.npy"
@@ -29,13 +30,14 @@ class Source:
     """Texts that are read anew by each iteration, those that hold nothing to read left out.
 
     Args:
-        given: path of a file (text a line, or a table), or a list of str.
+        given: path of a file (text a line, or a table) or of a folder (`documents.Folder`), or a list of str.
         text_column, id_column: str, of a table.
         default: bool, whether the column may be called "text" too. keep_blank: bool, whether a text without anything to read is
             one too.
 
     Attributes:
-        path: of the file, None of a list. count: int, texts. digest: of texts and ids.
+        path: of the file or folder, None of a list. folder: the documents of a folder, else None.
+        count: int, texts. digest: of texts and ids.
         blank: numbers, from 1, of texts without anything to read.
 
     Raises:
@@ -54,10 +56,18 @@ class Source:
         self.path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
         self.given, self.text_column, self.id_column = given, text_column, id_column
         self.default, self.keep_blank = default, keep_blank
+        self.folder = self._documents()
         self.count, self.blank = 0, list[int]()
         self.digest = self._counted()
         if not self.count:
             raise InputError(f"{self.path or 'texts'} holds no text, expected at least one")
+
+    def _documents(self) -> Folder | None:
+        if self.path is None or not os.path.isdir(self.path):
+            return None
+        if self.id_column:
+            raise InputError(f"{self.path} is a folder, whose ids are file:line: leave --id-column out")
+        return Folder(self.path, None if self.default else self.text_column)
 
     def _counted(self) -> str:
         """Read all once; -> sha256 of what there is."""
@@ -89,10 +99,17 @@ class Source:
                     raise InputError(f"text {number} is a {type(text).__name__}, expected str")
                 yield Passage(str(number), SURROGATES.sub("\ufffd", text))
             return
+        if self.folder is not None:
+            yield from (Passage(*each) for each in self.folder)
+            return
         opened = reader.opened(self.path, (self.text_column,), default=reader.TEXT if self.default else ())
         if self.id_column and opened.kind not in TABLES:
             raise InputError(
                 f"{self.path} is plain text, which has no column {self.id_column!r}: leave --id-column out"
+            )
+        if not self.default and opened.kind not in TABLES:
+            raise InputError(
+                f"{self.path} is plain text, which has no column {self.text_column!r}: leave --text-column out"
             )
         for line, row, text in opened:
             yield Passage(self._id(line, row), text)

@@ -45,7 +45,8 @@ def _index(options: argparse.Namespace) -> None:
     from kerasbert.retrieval.passages import Source
     from ..runtime.stored_index import write
 
-    check_files([options.data])
+    if not os.path.isdir(options.data):
+        check_files([options.data])
     model = load(options)
     column = options.text_column or (model.bundle.columns or reader.TEXT)[0]
     source = Source(options.data, column, options.id_column, default=not options.text_column)
@@ -73,7 +74,7 @@ def add(declare: Declare) -> None:
     command = declare("index", _index, "texts with int8 vectors in one file, for `nearest` and for apps to search in")
     runtime_options(command)
     command.add_argument("file", metavar="FILE")
-    command.add_argument("data", metavar="PATH", help="a text a line, or a table")
+    command.add_argument("data", metavar="PATH", help="a text a line, or a table; or a folder of documents")
     writes(command.add_argument("--out", required=True, metavar="INDEX", help="the file to write"), "index")
     command.add_argument("--overwrite", action="store_true", help="replace an index that is there")
     command.add_argument("--text-column", metavar="NAME", help="column of the texts; `text` or the task's by default")

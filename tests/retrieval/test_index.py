@@ -47,6 +47,27 @@ def index(model, tmp_path_factory):
     return folder
 
 
+def test_a_folder_of_documents_is_searched_and_a_hit_tells_where_it_stands(model, tmp_path, capsys):
+    docs, out = tmp_path / "docs", tmp_path / "docs" / "index"
+    docs.mkdir()
+    (docs / "a.txt").write_text("the cat\nruns\n\na happy dog\n")
+    (docs / "b.csv").write_text("who,what\ncat,sings\n")
+    (docs / "c.pdf").write_bytes(b"%PDF-1.7")
+    for _ in range(2):  # the second time its own index lies there
+        assert main(["index", str(model), str(docs), "--out", str(out), "--overwrite"]) == 0
+        assert (
+            "2 documents\n1 files are no documents by their endings and are left out: c.pdf" in capsys.readouterr().err
+        )
+    assert main(["search", str(out), "a happy dog", "--top", "1"]) == 0
+    said = capsys.readouterr().out
+    assert said == "1.0000\ta happy dog\ta.txt:4\n"
+    assert main(["search", str(model), str(docs), "a happy dog", "--top", "1"]) == 0
+    assert capsys.readouterr().out == said
+    assert kb.Index(out).search("who: cat; what: sings", 1)[0].id == "b.csv:2"
+    assert main(["encode", str(model), "--data", str(docs), "--out", str(tmp_path / "v.npy")]) == 2
+    assert "is a directory, expected a file" in capsys.readouterr().err
+
+
 def test_what_it_finds_is_what_search_finds(model, index):
     held = kb.Index(index)
     assert len(held) == 90
@@ -75,7 +96,7 @@ def test_a_table_with_ids_and_blank_rows(model, tmp_path, capsys):
     assert {hit["id"] for hit in one["hits"]} == {"x", "z"}
     assert other["hits"][0] == {"index": 0, "text": "the cat runs", "score": pytest.approx(1, abs=1e-5), "id": "x"}
     assert main(["search", str(out), "the cat runs"]) == 0
-    assert [line[7:] for line in capsys.readouterr().out.splitlines()] == ["the cat runs", "a dog, happy"]
+    assert [line[7:] for line in capsys.readouterr().out.splitlines()] == ["the cat runs\tx", "a dog, happy\tz"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,130 @@
+"""A folder of documents as passages: the paragraphs of its text files and the rows of its tables, named by file and line."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerasbert.data import texts as reader
+from kerasbert.data.reading import numbered_lines, plain_name
+from kerasbert.data.sentences import split_sentences
+from kerasbert.data.sources import FORMATS, SURROGATES, TABLES, check_files, file_format, table_rows
+from kerasbert.errors import InputError
+from kerasbert.storage.places import MARK
+
+PLAIN = (".txt", ".md", ".markdown", ".rst", ".text")
+READ = (*PLAIN, *(ending for ending in FORMATS if ending != ".spacy"), ".parquet")
+LONGEST = 800  # characters of a passage, about 200 tokens: a longer paragraph is split between its sentences
+
+
+class Folder:
+    """The documents below a folder, in the order of their names. What begins with a dot and folders of ours are passed over.
+
+    Args:
+        path: the folder. column: of the texts of its tables; None for `text` where a table has it, else all cells of a row.
+
+    Attributes:
+        left: names of the files that are no documents by their endings.
+
+    Raises:
+        InputError: no document.
+    """
+
+    def __init__(self, path: str | os.PathLike, column: str | None = None) -> None:
+        self.path, self.column = Path(path), column
+        found = list(self._found())
+        self.files = [file for file in found if plain_name(file).suffix.lower() in READ]
+        self.left = [file.relative_to(self.path).as_posix() for file in found if file not in set(self.files)]
+        if not self.files:
+            raise InputError(f"{path} holds no documents, expected files ending in {', '.join(READ)}")
+
+    def _found(self) -> Iterator[Path]:
+        for top, folders, names in os.walk(self.path, onerror=_unreadable):
+            folders[:] = sorted(
+                name for name in folders if name[0] != "." and not os.path.lexists(os.path.join(top, name, MARK))
+            )
+            yield from (Path(top, name) for name in sorted(names) if name[0] != ".")
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """(file:line, text) of each passage, those without text left out."""
+        for file in self.files:
+            name = file.relative_to(self.path).as_posix()
+            for line, text in self._passages(file):
+                yield f"{name}:{line}", text
+
+    def told(self) -> list[str]:
+        """What a user cannot see in the passages."""
+        lines = [f"{self.path}: {len(self.files):,} documents"]
+        if self.left:
+            shown = ", ".join(self.left[:5]) + (", ..." if len(self.left) > 5 else "")
+            lines.append(f"{len(self.left):,} files are no documents by their endings and are left out: {shown}")
+        return lines
+
+    def _passages(self, file: Path) -> Iterator[tuple[int, str]]:
+        check_files([file])  # a pipe is none
+        if not file.stat().st_size:
+            return iter(())
+        kind = file_format(file)
+        return self._rows(file, kind) if kind in TABLES else paragraphs(numbered_lines(file))
+
+    def _rows(self, file: Path, kind: str) -> Iterator[tuple[int, str]]:
+        wanted = () if self.column is None else (self.column,)
+        for line, row in table_rows(file, kind, wanted):
+            column = self.column or (reader.TEXT[0] if isinstance(row.get(reader.TEXT[0]), str) else None)
+            text = row[column] if column else "; ".join(_cells(row))
+            if not isinstance(text, str):
+                raise InputError(
+                    f"{file}, line {line}: column {column!r} holds no text. Name the text with --text-column"
+                )
+            if text.strip():
+                yield line, SURROGATES.sub("\ufffd", text)
+
+
+def _unreadable(error: OSError) -> None:
+    raise InputError(f"cannot read {error.filename}: {error.strerror}") from error
+
+
+def _cells(row: dict[str, Any]) -> Iterator[str]:
+    """`column: cell` of each cell that is text and not empty."""
+    for name, value in row.items():
+        if isinstance(value, str) and value.strip():
+            yield f"{name}: {' '.join(value.split())}" if name else " ".join(value.split())
+
+
+def paragraphs(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """(number of the first line, text) of paragraphs: a blank line ends one. A heading (#) goes with the next.
+
+    >>> list(paragraphs(iter(enumerate(["# Sea", "", "A ship", "sails.", "", "A whale."], 1))))
+    [(1, 'Sea A ship sails.'), (6, 'A whale.')]
+    """
+    held: list[str] = []
+    first, heading = 0, False
+    for number, line in lines:
+        words = line.split()
+        if not words:
+            if held and not heading:
+                yield from ((first, part) for part in _parts(held))
+                held = []
+            continue
+        heading = bool(words[0].strip("#") == "" and words[1:])
+        if not held:
+            first = number
+        held.append(" ".join(words[1:] if heading else words))
+    if held:
+        yield from ((first, part) for part in _parts(held))
+
+
+def _parts(lines: Sequence[str]) -> Iterator[str]:
+    """A paragraph, split between sentences where it is long."""
+    text = " ".join(lines)
+    if len(text) <= LONGEST:
+        yield text
+        return
+    held = ""
+    for sentence in split_sentences(text):
+        if held and len(held) + len(sentence) >= LONGEST:
+            yield held
+            held = ""
+        held = f"{held} {sentence}".strip()
+    if held:
+        yield held
