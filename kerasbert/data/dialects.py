@@ -152,15 +152,16 @@ def _csv_fields(path: str | os.PathLike, table: Table, encoding: str | None) -> 
     csv.field_size_limit(2**31 - 1)  # the default refuses texts above 131,072 characters
     lines = itertools.islice(_csv_lines(path, encoding), table.skipped, None)
     reader = csv.reader(lines, delimiter=table.delimiter or ",", strict=True)
+    begin = 1  # a row with line breaks in its cells is named by its first line
     try:
-        begin = 1  # a row with line breaks in its cells is named by its first line
         for values in reader:
             if values:
                 yield begin + table.skipped, values
             begin = reader.line_num + 1
     except csv.Error as error:
-        line = reader.line_num + table.skipped
-        raise InputError(f"{path}, line {line}: {error}. Mend the quoting, or name the file .tsv") from error
+        line, begin = reader.line_num + table.skipped, begin + table.skipped
+        row = f", in a row that begins in line {begin}" if begin < line else ""
+        raise InputError(f"{path}, line {line}: {error}{row}. Mend the quoting, or name the file .tsv") from error
 
 
 def _csv_lines(path: str | os.PathLike, encoding: str | None) -> Iterator[str]:

@@ -203,7 +203,8 @@ def _alike(values: Collection[str]) -> list[tuple[str, list[str]]]:
     folded: dict[str, list[str]] = {}
     numbers: dict[float, list[str]] = {}
     for value in sorted(values):
-        folded.setdefault(" ".join(unicodedata.normalize("NFKC", value).casefold().split()), []).append(value)
+        shown = "".join(letter for letter in value if unicodedata.category(letter) != "Cf")  # no zero-width spaces
+        folded.setdefault(" ".join(unicodedata.normalize("NFKC", shown).casefold().split()), []).append(value)
         if (number := _number(value)) is not None:
             numbers.setdefault(number, []).append(value)
     told = [("are the same number", same) for same in numbers.values() if len(same) > 1]

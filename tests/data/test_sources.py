@@ -71,6 +71,11 @@ def test_a_long_csv_field_is_read(tmp_path):
         ("a.csv", "text,label\none,1,2\n", r"a\.csv, line 2: 3 fields, expected 2 \(text, label\)\. Mend"),
         ("a.csv", 'text,label\n"one"x,1\n', r"a\.csv, line 2: ',' expected after '\"'"),
         ("a.csv", 'text,label\n"one,1\n', r"a\.csv, line 2: unexpected end of data"),
+        (
+            "a.csv",
+            'text,label\nb,1\n"one,1\nc,2\n',
+            r"line 4: unexpected end of data, in a row that begins in line 3\. Mend",
+        ),
         ("a.tsv", "txt\tlabel\none\t1\n", r"a\.tsv has no column 'text'\. Nearest: 'txt'\. It has: txt, label"),
         ("a.tsv", "", r"a\.tsv is empty, expected a line with the names of its columns"),
         ("a.jsonl", '{"text": "one"}\n{"text"\n', r"a\.jsonl, line 2: not json"),

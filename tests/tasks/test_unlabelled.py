@@ -70,6 +70,7 @@ def test_elsewhere_such_a_label_is_a_class_or_refused(tmp_path):
         (["true", "True", "no"], "labels that differ in case alone are classes of their own: 'True' (1 rows), 'true'"),
         (["Pos", "pos", "neg"], "labels that differ in case alone are classes of their own: 'Pos' (1 rows), 'pos'"),
         (["very  good", "very good", "x"], "labels that differ in blanks or in forms of characters alone"),
+        (["neg", "neg\u200b", "x"], "labels that differ in blanks or in forms of characters alone"),
         (["caf\u00e9", "cafe\u0301", "x"], "labels that differ in blanks or in forms of characters alone"),
         ([" pos", "pos", "neg"], "1 labels have space around them, such as ' pos', which is read as 'pos'"),
     ],
