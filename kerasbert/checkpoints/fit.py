@@ -19,6 +19,7 @@ from kerasbert.checkpoints.plans import Imported, Plan, name_of, shapes_of
 from kerasbert.checkpoints.readers import equal
 from kerasbert.checkpoints.views import View, check_buffers, partly_wrapped, unwrapped
 from kerasbert.errors import InputError, unknown
+from kerasbert.poolings import reads_pooler
 from kerasbert.storage import unused
 from kerasbert.storage.json_view import JsonView
 from kerasbert.text import knowledge
@@ -228,7 +229,9 @@ def _answers(
         return found, spec
     kind, family = answers.find(found.task["kind"]), theirs.family
     spec = family.settings_for(spec, kind.configured(found.task.get("options")))
-    hidden = not spec.pooler and getattr(family.encoder, "label_activation", None)
+    hidden = not reads_pooler(family.encoder, spec.pooler, kind.name) and getattr(
+        family.encoder, "label_activation", None
+    )
     if hidden and not kind.per_token and "inner/kernel" not in heads["classifier"]:
         found.task["hidden_layer"] = False  # the released ELECTRA's classifier
     return found, spec

@@ -32,14 +32,14 @@ def on_tpu() -> bool:
     return _tracing_for_tpu[-1] or (TENSORFLOW and isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy))
 
 
-def gather(table: Tensor, ids: Tensor) -> Tensor:
-    """Rows of a table: [V, E], int [...] -> [..., E].
+def gather(table: Tensor, ids: Tensor, axis: int = 0) -> Tensor:
+    """Rows of a table: [V, E], int [...] -> [..., E]; on another axis of whatever has more.
 
     Plain tf.gather: `ops.take` adds the SELECT_V2 of its negative indices, which XNNPACK refuses.
     """
     if TENSORFLOW:
-        return tf.gather(ops.convert_to_tensor(table), ids)
-    return ops.take(table, ids, axis=0)
+        return tf.gather(ops.convert_to_tensor(table), ids, axis=axis)
+    return ops.take(table, ids, axis=axis)
 
 
 def pick(x: Tensor, positions: Tensor) -> Tensor:

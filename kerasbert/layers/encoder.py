@@ -125,7 +125,10 @@ class Encoder(SpecModel):
     label_bias: bool = True  # whether the head of a classification adds one
     keeps_hidden: bool = False  # whether what is trained reads `hidden`, which a reversible stack drops in training
     label_head: Callable = LabelHead  # of a task
-    label_activation: str | None = None  # of a hidden layer in the head of a task, for encoders without a pooler
+    pooled_kinds: tuple[str, ...] | None = (
+        None  # kinds of tasks that read the pooler; None: all that read a text's vector
+    )
+    label_activation: str | None = None  # of a hidden layer in the head of a task, where it reads no pooler
     token_label_activation: str | None = None  # the same of tokens' labels, and of the ends of an answer
 
     def __init_subclass__(cls, **kwargs) -> None:

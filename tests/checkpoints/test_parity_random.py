@@ -70,6 +70,8 @@ def configuration(name: str, kind: str, heads: tuple, rng: np.random.Generator) 
         return found | {"dim": hidden, "n_layers": 2, "n_heads": count, "hidden_dim": inner, "activation": activation}
     found |= {"hidden_size": hidden, "num_hidden_layers": int(rng.integers(1, 4)), "num_attention_heads": count}
     found |= {"intermediate_size": inner, "hidden_act": activation, "layer_norm_eps": float(rng.choice([1e-12, 1e-5]))}
+    if name == "bigbird":  # rows of 9 tokens are long ones
+        found |= {"block_size": 1, "num_random_blocks": 1}
     if name == "longformer":  # windows of theirs divide the widest
         found["attention_window"] = [int(rng.choice([4, 8])) for _ in range(found["num_hidden_layers"])]
     if registry.family(name).spec.embeddings.offset:
