@@ -39,6 +39,7 @@ class Class:
         shapes: its heads that are not as in `Dialect.heads`.
         fixed: what is `Dialect.fixed` for it besides.
         refused: why nothing here computes it; "" for a class that is computed.
+        without: patterns of the tensors of its heads, of a refused class whose encoder is computed here.
     """
 
     heads: tuple[str, ...] = ()
@@ -47,6 +48,7 @@ class Class:
     shapes: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     refused: str = ""
+    without: tuple[str, ...] = ()
 
 
 def of_family(classes: Mapping[str, Class], old: str, new: str) -> dict[str, Class]:
@@ -212,7 +214,12 @@ class Dialect:
         """
         own = self.classes.get(architecture or "", Class())
         if own.refused:
-            raise InputError(f"{architecture} {own.refused}: no such model here")
+            bare = next((name for name, each in self.classes.items() if not (each.heads or each.refused)), None)
+            ignored = " ".join(f"--ignore '{pattern}'" for pattern in own.without)
+            alone = (
+                f". For its encoder write {bare} as architectures of config.json, import with {ignored} and fine-tune"
+            )
+            raise InputError(f"{architecture} {own.refused}: no such model here{alone if ignored else ''}")
         more = {
             "rows": (*own.rows, *self.rows),
             "heads": {**self.heads, **own.shapes},

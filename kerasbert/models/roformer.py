@@ -132,7 +132,10 @@ HF = BERT_HF.derive(
         "RoFormerForSequenceClassification": Class(("classifier",)),
         "RoFormerForTokenClassification": ONE_MAP,
         "RoFormerForQuestionAnswering": Class(("span",)),
-        "RoFormerForMultipleChoice": Class(refused="answers by the vector of the last place, be it padding"),
+        "RoFormerForMultipleChoice": Class(
+            refused="answers by the vector of the last place, be it padding",
+            without=("classifier.*",),
+        ),
     },
     ignored={"*encoder.embed_positions.weight": buffers.sines},
     stored={"roformer.encoder.embed_positions.weight": _table},

@@ -338,7 +338,10 @@ HF = Dialect(
         "XLNetForTokenClassification": ONE_MAP,
         "XLNetForQuestionAnsweringSimple": Class(("span",)),
         "XLNetForMultipleChoice": Class(("classifier",)),
-        "XLNetForQuestionAnswering": Class(refused="finds an answer's end by its start, by a beam search"),
+        "XLNetForQuestionAnswering": Class(
+            refused="finds an answer's end by its start, by a beam search",
+            without=("start_logits.*", "end_logits.*", "answer_class.*"),
+        ),
     },
     prefix="transformer.",
     unread={

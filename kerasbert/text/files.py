@@ -179,7 +179,7 @@ CLASSES = {
     "MPNet",
     "bpe": "Roberta GPT2 Bart Longformer LED Deberta",
     "word_bpe": "OpenAIGPT",
-    "sentencepiece": "Albert XLMRoberta XLNet T5 Bert DebertaV2",
+    "sentencepiece": "Albert BigBird XLMRoberta XLNet T5 Bert DebertaV2",
 }
 # what these do before or after a tokenizer.json (another splitter, Moses, emoji) stands in no file
 OWN_CODE = ("BertJapanese", "Bertweet", "Phobert", "XLM", "Flaubert", "FSMT", "BertGeneration", "Transfo", "RoFormer")

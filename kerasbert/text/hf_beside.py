@@ -175,7 +175,10 @@ class Beside:
         if known and self.class_name not in OWN_TEMPLATE and any(value is not None for value in asked.values()):
             own = by_flags(*(self._asked(name, known, end) if on else None for name, on in asked.items()))
         names = field(self.config, "model_input_names", list, CONFIG, None)
-        return without_segments(own) if names is not None and "token_type_ids" not in names else own
+        given = (
+            self.class_name != "BigBird" if names is None else "token_type_ids" in names
+        )  # BigBird's calls give none
+        return own if given else without_segments(own)
 
     def _asked(self, name: str, known: Collection[str], end: str | None) -> str | None:
         piece = self.token(f"{name}_token") or (None if self.generic else end)

@@ -16,6 +16,7 @@ MOST_SENTINELS = 10_000
 # class -> the layout whose special tokens its model has
 LAYOUTS = {
     "Albert": unigram.ALBERT,
+    "BigBird": unigram.ALBERT,
     "XLNet": unigram.XLNET,
     "XLMRoberta": unigram.XLM_R,
     "T5": unigram.T5,
@@ -46,7 +47,7 @@ def of_model(model: Model, lowercase: bool | None, beside: Beside) -> Unigram:
             f"add_prefix_space of {CONFIG} is false, and the .model puts a blank before texts: save the tokenizer with "
             "transformers, so that tokenizer.json says which"
         )
-    if folds(model):
+    if folds(model) and beside.class_name != "BigBird":
         lower = beside.flag("do_lower_case", layout == unigram.ALBERT)
         accents = beside.flag("keep_accents", False)
         model = folded(model, lower if lowercase is None else lowercase, not accents)

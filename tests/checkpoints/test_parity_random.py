@@ -3,6 +3,8 @@
 `python -m tests.checkpoints.test_parity_random` prints the largest difference of every family.
 """
 
+import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 import kerasbert as kb
 from kerasbert import checkpoints, registry
+from kerasbert.errors import InputError
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.heads import LabelHead, token_head
 from kerasbert.objectives.bert import SENTENCES
@@ -255,6 +258,44 @@ def test_every_class_at_random(name, kind, heads, seed, tmp_path):
     theirs.transformers()
     found = differences(name, kind, heads, seed, tmp_path)
     assert max(found.values()) <= TOLERANCE, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (name, kind)
+        for name, family in registry.families().items()
+        if "hf" in family.names and family.kind == "encoder"
+        for kind, each in family.names["hf"].classes.items()
+        if each.without
+    ],
+)
+def test_the_encoder_of_a_refused_class_is_read_as_its_refusal_says(name, kind, tmp_path):
+    theirs.transformers()
+    config = {
+        "vocab_size": 60,
+        "hidden_size": 8,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 1,
+        "intermediate_size": 12,
+    }
+    config |= {
+        "xlm": {"emb_dim": 8, "n_layers": 1, "n_heads": 2},
+        "xlnet": {"d_model": 8, "n_layer": 1, "n_head": 2, "d_inner": 12},
+    }.get(name, {})
+    theirs.make(kind, config).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="no such model here. For its encoder write") as refused:
+        kb.import_checkpoint(tmp_path)
+    (bare,) = re.findall(r"write (\w+) as architectures", str(refused.value))
+    content = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(content | {"architectures": [bare]}))
+    encoder = kb.import_checkpoint(tmp_path, ignore=re.findall(r"--ignore '([^']+)'", str(refused.value)))
+    assert not encoder.heads
+    inputs = inputs_of(encoder.spec, 0, np.random.default_rng(0))
+    expected = run(getattr(theirs.transformers(), bare).from_pretrained(tmp_path).eval(), inputs)[0]
+    real = inputs["padding_mask"].astype(bool)
+    theirs.close(np.asarray(encoder(inputs)["sequence"])[real], expected[real])
 
 
 def main() -> None:

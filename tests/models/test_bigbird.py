@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kerasbert import models, registry
+import kerasbert as kb
+from kerasbert import mobile, models, registry
 from kerasbert.errors import InputError
 from kerasbert.layers import block_sparse
 from kerasbert.layers.naming import names
+from kerasbert.mobile.runtime import load
 from kerasbert.models.bigbird import BIGBIRD
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import find_task
+from kerasbert.testing import battery, world
 
 SIZES = {
     "hidden": 16,
@@ -155,3 +158,47 @@ def test_flops_and_memory_count_the_blocks_that_are_attended():
     spec = BIGBIRD.spec
     assert [spec.seen(0, length) for length in (704, 705, 4096)] == [704, 640, 640]
     assert spec.derive({"sparse.plan": "full"}).seen(0, 4096) == 4096
+
+
+def padded(model, texts: list[str], length: int) -> dict[str, np.ndarray]:
+    """Rows of texts, filled up to a length."""
+    packed = [model.tokenizer.pack(text) for text in texts]
+    rows = {name: np.zeros((len(texts), length), "int32") for name in ("token_ids", "padding_mask", "segment_ids")}
+    for row, each in enumerate(packed):
+        rows["token_ids"][row, : len(each[0])] = each[0]
+        rows["padding_mask"][row, : len(each[0])] = 1
+    return rows
+
+
+@pytest.mark.slow
+def test_pretraining_and_tasks_over_blocks_and_a_file_for_a_phone(tmp_path):
+    """Rows of 24 tokens, of which 11 would have full attention."""
+    subject = battery.Subject("bigbird", tmp_path, **{"sparse.block": 1, "dropout": 0.0})
+    assert subject.spec.sparse.limit < battery.LENGTH
+    program = subject.program(subject.encoder())
+    batch = subject.batch(program)
+    battery.check_gradients(subject, program, batch)
+    battery.check_two_steps(program, batch)
+    files = {
+        "train": world.labelled(tmp_path / "train.tsv", 200),
+        "dev": world.labelled(tmp_path / "dev.tsv", 40, seed=1),
+    }
+    model = kb.finetune(
+        subject.encoder(scale=0.1),
+        "classification",
+        files,
+        out=tmp_path / "run",
+        steps=60,
+        batch=20,
+        length=24,
+        learning_rate=3e-3,
+        quiet=True,
+    )
+    assert kb.evaluate(model, files["dev"])["metrics"]["accuracy"] > 0.75
+    texts = world.first_column(files["dev"])
+    logits = np.asarray(model(padded(model, texts, 24))["logits"])
+    expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    for scheme, tolerance in (("none", 1e-5), ("dynamic_int8", 0.1)):
+        mobile.compress(model, scheme, tmp_path / f"{scheme}.tflite", texts=texts, lengths=[24], min_agreement=0.5)
+        found = load(tmp_path / f"{scheme}.tflite").outputs(texts)
+        np.testing.assert_allclose(found, expected, atol=tolerance)

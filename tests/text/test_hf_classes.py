@@ -33,6 +33,7 @@ def unigram(*specials):
 
 
 ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+BIGBIRD = ("<pad>", "</s>", "<s>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 PEGASUS = ("<pad>", "</s>", "<mask_1>", "<mask_2>", "<unk>")
 BERT = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")
 # class -> its first arguments
@@ -105,6 +106,19 @@ def test_special_tokens_beside_which_blanks_are_pieces_are_told(name, tmp_path):
     for text in ("the film", "The  films the", "a\nfilm", ""):
         assert ours.pack(text)[0] == theirs(text)["input_ids"], text
     assert ours.template[0] == ("fr_XX $A </s>" if name == "MBart50Tokenizer" else "$A </s>")
+
+
+def test_bigbirds_blanks_beside_special_tokens_are_told(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.BigBirdTokenizer(**unigram(*BIGBIRD))
+    theirs.save_pretrained(tmp_path)
+    ours = load_tokenizer(tmp_path)
+    assert set(ours.not_used) == {BESIDE, TRAILING}
+    for text in ("the film", "The  films the", ""):
+        found = theirs(text, "the film")
+        assert ours.pack(text)[0] == theirs(text)["input_ids"], text
+        assert ours.pack(text, "the film") == (found["input_ids"], [0] * len(found["input_ids"])), text
+        assert "token_type_ids" not in found
 
 
 def test_each_listed_key_has_a_reason():
