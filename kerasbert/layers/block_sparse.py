@@ -97,7 +97,8 @@ def plans(sparse: Sparse, heads: int, longest: int, seed: int) -> tuple[np.ndarr
     """
     count, fits = -(-longest // sparse.block), longest // sparse.block
     if sparse.plan == "first":
-        return (np.zeros((heads, count - 2, sparse.random), "int32"),) * 2
+        found = np.zeros((heads, count - 2, sparse.random), "int32")
+        return found, found
     usual, own = (np.random.RandomState(seed) for _ in range(2))
     theirs = released(own, heads, fits, sparse.random, sparse.block) if longest >= RELEASED[0] else None
     found = drawn(usual, heads, count, sparse.random)
