@@ -15,7 +15,7 @@ import pytest
 
 from kerasbert.cli import main
 from kerasbert.export.server.http import HttpServer, Limits
-from kerasbert.export.server.run import bound, connections
+from kerasbert.export.server.run import bound, connections, teller
 from tests.export import served
 from tests.export.served import PREDICT, ask, raw, row
 
@@ -180,6 +180,16 @@ def test_connections_are_as_many_as_the_process_may_open_files(monkeypatch):
         monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
         monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
         assert connections() == most
+
+
+def test_what_the_loop_cannot_do_is_told_once_a_minute(capsys):
+    """asyncio tells of every connection that it cannot take: hundreds of tracebacks a second."""
+    tell, loop, message = teller(), asyncio.new_event_loop(), "socket.accept() out of system resource"
+    for number in (24, 24, 23, 24):
+        tell(loop, {"message": message, "exception": OSError(number, os.strerror(number))})
+    loop.close()
+    said = [f"{message}: {os.strerror(number)}" for number in (24, 23)]
+    assert capsys.readouterr().err.splitlines() == said
 
 
 def until(look, seconds=20):

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ class Server:
     async def run(self) -> int:
         """Bind, load, answer, and answer what had begun -> the status of the process."""
         loop, settings = asyncio.get_running_loop(), self.settings
-        loop.set_exception_handler(_tell)
+        loop.set_exception_handler(teller())
         with contextlib.closing(bound(settings.host, settings.port, "--port")) as listener:
             rpc = self._rpc(listener.getsockname()[1])
             for number in self.handled:
@@ -220,10 +220,17 @@ def connections() -> int:
     return most if files == resource.RLIM_INFINITY else max(1, min(most, (files - OTHER_FILES) // 2))
 
 
-def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What the loop cannot do, such as to take a connection where no file may be opened, in a line."""
-    error = context.get("exception")
-    if isinstance(error, OSError):
-        say(f"{context['message']}: {error.strerror or error}")
-    else:
-        loop.default_exception_handler(context)
+def teller() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """What tells of that which the loop cannot do, such as to take a connection where no file may be opened: a line a minute."""
+    told: dict[str, float] = {}
+
+    def tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, OSError):
+            return loop.default_exception_handler(context)
+        line = f"{context['message']}: {error.strerror or error}"
+        if loop.time() >= told.get(line, 0.0):
+            told[line] = loop.time() + 60
+            say(line)
+
+    return tell
