@@ -1,4 +1,4 @@
-"""DeBERTa's tokenizers: SentencePiece's model whose mask stands in no file, what transformers 5 writes, and byte-level BPE."""
+"""DeBERTa's tokenizers: SentencePiece's model whose mask stands in no file, what transformers 5 writes, byte-level BPE; BigBird's model."""
 
 import json
 
@@ -78,3 +78,17 @@ def test_byte_level_pieces_between_berts_special_tokens(tmp_path, capsys):
     assert (tokenizer.specials, tokenizer.template) == (BERT.specials, TEMPLATE)
     assert tokenizer.tokenize("the").pieces == ["the"]
     assert capsys.readouterr().err == ""
+
+
+def test_bigbirds_model_keeps_case_and_accents(tmp_path):
+    """Its special tokens are ALBERT's, whose texts are lower-cased and lose accents; its calls give no segments."""
+    pieces = ["<pad>", "</s>", "<s>", "<unk>", "[CLS]", "[SEP]", "[MASK]", *LETTERS, "▁The"]
+    types = [CONTROL, CONTROL, CONTROL, UNKNOWN, CONTROL, CONTROL, CONTROL, *[NORMAL] * (len(LETTERS) + 1)]
+    model = Model(tuple(pieces), tuple(-float(i) for i in range(len(pieces))), tuple(types), b"")
+    (tmp_path / "spiece.model").write_bytes(write_model(model))
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spiece.model"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BigBirdTokenizer"}))
+    tokenizer = load_tokenizer(tmp_path)
+    for text in ("The film", "the fé", ""):
+        assert tokenizer.pack(text)[0] == [4, *theirs.encode(text), 5], text
+    assert tokenizer.pack("a", "b")[1] == [0] * 7
