@@ -100,9 +100,7 @@ def check(model: str | os.PathLike) -> str:
             "with config.json and model.safetensors"
         )
     if path.is_file() and plain_name(path).suffix.lower() in VECTOR_FILES:
-        if not path.stat().st_size:
-            raise InputError(f"{path} is empty, expected a model directory or word vectors")
-        return "vectors"
+        return _check_vectors(path)
     if path.is_file() and path.suffix == ".keras":
         return _check_keras(path)
     run, at, step = os.fspath(model).rpartition("@")
@@ -130,6 +128,13 @@ def of_keras(model: str | os.PathLike) -> InputError:
     return InputError(
         f"{model} {FOREIGN['.keras'].format(name=os.fspath(model))}. Expected a model directory (kb.save)"
     )
+
+
+def _check_vectors(path: Path) -> str:
+    """Refuse a file that holds nothing."""
+    if not path.stat().st_size:
+        raise InputError(f"{path} is empty, expected a model directory or word vectors")
+    return "vectors"
 
 
 def _check_keras(path: Path) -> str:

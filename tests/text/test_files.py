@@ -125,3 +125,13 @@ def test_a_broken_or_foreign_json(tmp_path):
     file.write_text('{"kind": "wordpiece", "settings": {}}')
     with pytest.raises(InputError, match=r"cannot read vocab.txt: No such file"):
         load_tokenizer(tmp_path)
+
+
+def test_a_tokenizer_of_special_tokens_alone_is_refused(tmp_path):
+    """As transformers 5 saves one that was given a vocabulary by an older argument: every text was [UNK], in silence."""
+    special = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
+    (tmp_path / "vocab.txt").write_text(special)
+    with pytest.raises(InputError, match=r"vocab\.txt holds special tokens alone"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "vocab.txt").write_text(special + "a\n")
+    assert load_tokenizer(tmp_path).encode("a") == [5]
