@@ -54,7 +54,9 @@ def by_width(encode: Callable[[list[str]], Any]) -> dict[str, Any]:
     dev = pairs("dev")
     texts = sorted({text for one, other, _ in dev for text in (one, other)})
     numbers, vectors = {text: i for i, text in enumerate(texts)}, np.asarray(encode(texts), "float64")
-    ones, others = (vectors[[numbers[row[side]] for row in dev]] for side in (0, 1))
+    ones, others = (
+        vectors[[numbers[text] for text in side]] for side in ([row[0] for row in dev], [row[1] for row in dev])
+    )
     scores = np.array([row[2] for row in dev])
     return {
         "spearman": {width: float(spearman(cosines(ones[:, :width], others[:, :width]), scores)) for width in WIDTHS}
