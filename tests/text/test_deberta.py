@@ -1,4 +1,4 @@
-"""DeBERTa's tokenizers: SentencePiece's model whose mask stands in no file, what transformers 5 writes, byte-level BPE; BigBird's model."""
+"""Tokenizers of DeBERTa: SentencePiece without the mask in a file, transformers 5 files, byte-level BPE; the model of BigBird."""
 
 import json
 
