@@ -342,7 +342,7 @@ class Kind:
         return "\t".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in answer.values())
 
 
-def _is_nested(value: Any) -> bool:
+def _is_nested(value: object) -> bool:
     """Whether a value is the one part of an input in a tuple, as rows hold a list of words."""
     return isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple)
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +47,7 @@ class ChoiceKind(Kind):
     columns = ("index", "text", "score")
     lists = (1,)
 
-    def example(self, made) -> Any:
+    def example(self, made) -> tuple[str, tuple[str, str]]:
         return made[0], (made[1] or "a", made[0] or "b")
 
     def width(self, labels) -> int | None:
@@ -60,7 +59,7 @@ class ChoiceKind(Kind):
         packed = [super(ChoiceKind, self).rows(tokenizer, (context, choice), length)[0] for choice in choices]
         return [dataclasses.replace(row, about=number) for number, row in enumerate(packed)]
 
-    def decode(self, parts, rows, outputs, labels) -> Any:
+    def decode(self, parts, rows, outputs, labels) -> Choice:
         scores = softmax(np.concatenate([np.ravel(output) for output in outputs]).astype("float64")).tolist()
         best = max(range(len(scores)), key=scores.__getitem__)
         text = listed(parts[1])[best]

@@ -2,7 +2,6 @@
 
 import dataclasses
 from types import MappingProxyType
-from typing import Any
 
 from kerasbert.answers.base import Answer, Kind, truncated_json
 
@@ -45,12 +44,12 @@ class ClassificationKind(Kind):
     defaults = MappingProxyType({"class_weights": None, "label_smoothing": 0.0, "pooling": ""})
     named = False
 
-    def decode(self, parts, rows, outputs, labels) -> Any:
+    def decode(self, parts, rows, outputs, labels) -> Classification:
         values = [float(value) for value in outputs[0]]
         best = max(range(len(values)), key=values.__getitem__)
         return Classification(labels[best], values[best], dict(zip(labels, values, strict=True)), rows[0].truncated)
 
-    def limited(self, answer, top, threshold) -> Any:
+    def limited(self, answer, top, threshold) -> Classification:
         return dataclasses.replace(answer, scores=best(answer.scores, top, threshold))
 
     def text(self, answer) -> str:

@@ -5,9 +5,9 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 
 _NUMBERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     ("length_penalty", lambda x: True, "a number"),
@@ -182,13 +182,13 @@ class Decoding:
             )
 
 
-def _lists(value: Any) -> Sequence[Sequence[int]]:
+def _lists(value: object) -> Sequence[Sequence[int]]:
     if not isinstance(value, list | tuple) or not all(isinstance(each, list | tuple) for each in value):
         raise InputError(f"bad_words_ids must be a list of lists of ids. Received: {value!r:.60}")
     return value
 
 
-def grown(state: dict[str, Any], places: int) -> dict[str, Any]:
+def grown(state: dict[str, Tensor], places: int) -> dict[str, Tensor]:
     """A state (`layers.cache`) with more places: numpy arrays `key_0`, `value_0`, ... [B, N, T, D] -> [B, N, `places`, D]."""
     import numpy as np
 

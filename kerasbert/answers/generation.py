@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class About:
         cut: bool, whether the target lost tokens.
     """
 
-    tokenizer: Any
+    tokenizer: "Tokenizer | None"
     target: Sequence[int] | None = None
     prompt: int = 0
     cut: bool = False
@@ -267,7 +267,7 @@ class GenerationKind(Kind):
     def probabilities(self, outputs) -> np.ndarray:
         return outputs
 
-    def decode(self, parts, rows, outputs, labels) -> Any:
+    def decode(self, parts, rows, outputs, labels) -> Generation:
         row, several = rows[0], np.reshape(outputs[0], (self.options["num_return_sequences"], -1))
         written = [Generation(text_of(row.about.tokenizer, each[1:]), float(each[0])) for each in several]
         return dataclasses.replace(
@@ -294,7 +294,7 @@ class GenerationKind(Kind):
         return answer["text"]
 
 
-def text_of(tokenizer: "Tokenizer", ids: Any) -> str:
+def text_of(tokenizer: "Tokenizer", ids: Sequence[int] | np.ndarray) -> str:
     """The text of what was written: ids up to the end token, special tokens left out."""
     ids = [int(i) for i in ids]
     return tokenizer.decode(ids[: ids.index(tokenizer.sep_id)] if tokenizer.sep_id in ids else ids)

@@ -2,7 +2,6 @@
 
 import dataclasses
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -66,7 +65,7 @@ class MultiLabelKind(Kind):
     def probabilities(self, outputs) -> np.ndarray:
         return sigmoid(outputs)
 
-    def decode(self, parts, rows, outputs, labels) -> Any:
+    def decode(self, parts, rows, outputs, labels) -> MultiLabel:
         scores = dict(zip(labels, map(float, outputs[0]), strict=True))
         chosen = tuple(label for label, there in zip(labels, self.chosen(outputs[0])) if there)
         return MultiLabel(chosen, scores, rows[0].truncated)
@@ -87,7 +86,7 @@ class MultiLabelKind(Kind):
             differ &= margins > nearness.rounding(theirs - own, own)
         return float(1 - differ.mean())
 
-    def limited(self, answer, top, threshold) -> Any:
+    def limited(self, answer, top, threshold) -> MultiLabel:
         """The labels too are those of `threshold` then, in the place of the task's own."""
         scores = best(answer.scores, top, threshold)
         labels = tuple(scores) if threshold is not None else tuple(name for name in answer.labels if name in scores)

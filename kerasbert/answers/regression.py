@@ -2,7 +2,7 @@
 
 import dataclasses
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class RegressionKind(Kind):
     def width(self, labels) -> int | None:
         return 1
 
-    def decode(self, parts, rows, outputs, labels) -> Any:
+    def decode(self, parts, rows, outputs, labels) -> Regression:
         return Regression(float(np.ravel(outputs[0])[0]), rows[0].truncated)
 
     def agreement(self, expected, received, owners=None, rows=(), ties=False) -> float:

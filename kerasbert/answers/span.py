@@ -163,7 +163,7 @@ class SpanKind(Kind):
             rows.append(inputs.row(token_ids, segment_ids, len(kept) < len(asked), about))
         return rows
 
-    def room(self, tokenizer: Any, length: int) -> int:
+    def room(self, tokenizer: "Tokenizer", length: int) -> int:
         """Tokens that the question and a window share.
 
         Raises:
@@ -208,7 +208,7 @@ class SpanKind(Kind):
         null = min(float(output[row.about.null].sum()) for row, output in zip(rows, outputs))
         return result, null
 
-    def decode(self, parts, rows, outputs, labels) -> Any:
+    def decode(self, parts, rows, outputs, labels) -> Span:
         scores, null = self.scores(rows, outputs)
         context, truncated = rows[0].about.context, rows[0].truncated
         best = _best(scores, context, self.options["n_best"])
@@ -259,7 +259,7 @@ class SpanKind(Kind):
         kind = super().ranking(top, threshold)
         return kind if top is None else kind.configured({"n_best": top})
 
-    def limited(self, answer, top, threshold) -> Any:
+    def limited(self, answer, top, threshold) -> Span:
         others = tuple(each for each in answer.alternatives if threshold is None or each.score >= threshold)
         return dataclasses.replace(answer, alternatives=others)
 

@@ -115,7 +115,7 @@ class TagsKind(Kind):
             raise InputError(f"top is {top!r} and tags rank nothing: give a threshold, for entities, or leave it out")
         return super().ranking(top, threshold)
 
-    def limited(self, answer, top, threshold) -> Any:
+    def limited(self, answer, top, threshold) -> Tags:
         """Entities of which no word is less probable."""
         kept = tuple(
             each
@@ -177,7 +177,7 @@ class TagsKind(Kind):
             rows.append(row)
         return rows
 
-    def decode(self, parts, rows, outputs, labels) -> Any:
+    def decode(self, parts, rows, outputs, labels) -> Tags:
         sentence = rows[0].about.sentence
         numbers, scores = best_labels(rows, outputs, self.table(len(labels)))
         names: tuple[Any, ...] = tuple(labels[number] if number >= 0 else OUTSIDE for number in numbers.tolist())

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class TokensKind(Kind):
             raise InputError(f"length is {length}, expected at least {specials + 1}: a mask and the special tokens")
         return [_row(tokenizer, ids, place, budget) for place in places]
 
-    def example(self, made) -> Any:
+    def example(self, made) -> str:
         words = made.split() or [""]
         words[len(words) // 2] = SPELLINGS[0]
         return " ".join(words)
@@ -90,7 +90,7 @@ class TokensKind(Kind):
     def signal(self, outputs, owners=None, rows=()) -> np.ndarray:
         return nearness.logs(np.stack(list(outputs))) if len(outputs) else np.zeros((0, 1))
 
-    def decode(self, parts, rows, outputs, labels) -> Any:
+    def decode(self, parts, rows, outputs, labels) -> FillMask:
         tokenizer, masks = rows[0].about, []
         for scores in outputs:
             best = np.argsort(-scores[: tokenizer.size], kind="stable")[: self.options["top"]].tolist()
@@ -102,7 +102,7 @@ class TokensKind(Kind):
         kind = super().ranking(top, threshold)
         return kind if top is None else kind.configured({"top": top})
 
-    def limited(self, answer, top, threshold) -> Any:
+    def limited(self, answer, top, threshold) -> FillMask:
         if threshold is None:
             return answer
         kept = tuple(tuple(filling for filling in mask if filling.score >= threshold) for mask in answer.tokens)

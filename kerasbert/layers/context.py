@@ -32,14 +32,14 @@ class Context:
         position_ids: int32 [B or 1, S], where the tokens of x stand; None for 0, 1, ...
     """
 
-    bias: Any = None
+    bias: Tensor | None = None
     queries: Queries = None
-    memory: Any = None
+    memory: Tensor | tuple[Tensor, ...] | None = None
     scoring: Any = None
-    source: Any = None
-    source_bias: Any = None
+    source: Tensor | None = None
+    source_bias: Tensor | None = None
     cache: Any = None
-    position_ids: Any = None
+    position_ids: Tensor | None = None
 
     def of(self, queries: Queries) -> "Context":
         """The context of these queries alone: their rows of the bias.

@@ -63,10 +63,10 @@ class Distances:
         pieces: int32 [B, S], which text of its row a token is of, 0 for padding; None where a row is one text. Of convolutions.
     """
 
-    table: Any
-    rows: Any
-    length: Any
-    pieces: Any = None
+    table: Tensor
+    rows: Tensor
+    length: int | Tensor
+    pieces: Tensor | None = None
 
     def vectors(self, distances: Tensor) -> Tensor:
         """Rows of the table: int32 [R], numpy or a tensor -> [R, H]."""
@@ -114,7 +114,16 @@ class DisentangledAttention(Attention):
         self.table_dropout.build()
 
     def attend(
-        self, x, key, value, bias=None, training=False, *, scoring: Any = None, queries: Queries = None, **at
+        self,
+        x,
+        key,
+        value,
+        bias=None,
+        training=False,
+        *,
+        scoring: Distances | None = None,
+        queries: Queries = None,
+        **at,
     ) -> tuple:
         if self.terms:
             assert scoring is not None, "a disentangled attention needs scoring, Distances"

@@ -78,7 +78,7 @@ class GeluMaskedLM(MaskedLM):
     own_activation = "gelu"
 
 
-def token_head(kind: type, spec: Spec, name: str = "mlm", **kwargs: Any) -> Tensor:
+def token_head(kind: type, spec: Spec, name: str = "mlm", **kwargs: Any) -> keras.layers.Layer:
     """A head of that class which predicts the tokens of a Spec's vocabulary: MaskedLM, or one with its arguments."""
     width = spec.embeddings.width or spec.hidden
     activation = spec.feedforward.activation.removeprefix(GATED)

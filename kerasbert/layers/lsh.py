@@ -6,7 +6,6 @@ Chunks stand in a ring, as in the released code: before the first comes the last
 """
 
 import math
-from typing import Any
 
 import keras
 from keras import ops
@@ -24,7 +23,7 @@ TINY = 1e-30
 
 @fused(constant=(1, 2))
 def chunk_weights(
-    scores: Tensor, visible: Tensor, own: Any, key: Tensor, *, rate: float, dtype: str
+    scores: Tensor, visible: Tensor, own: Tensor, key: Tensor, *, rate: float, dtype: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores [B, N, C, c, W] -> attention weights after dropout, their log sum of exponentials, whether others are seen.
 
@@ -101,7 +100,7 @@ class ChunkAttention(Attention):
         """The linear maps of x that `mix` reads, in its order."""
         return self.query, self.key, self.value
 
-    def mix(self, *read: Any) -> tuple[Tensor, Tensor]:
+    def mix(self, *read: Tensor) -> tuple[Tensor, Tensor]:
         """What the heads give: [B, N, S, D], and the probabilities [B, N, S, S] or None."""
         raise NotImplementedError
 

@@ -22,9 +22,11 @@ from keras import ops
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers import visibility
+from kerasbert.layers.attention import Attention
 from kerasbert.layers.cache import Cache, Column, LayerCache, columns, places_of
 from kerasbert.layers.context import Queries
 from kerasbert.layers.encoder import Encoder
+from kerasbert.spec import Spec
 
 SOURCE, TARGET = 4, 5
 """Their segments among UniLM's six; an encoder of fewer has them modulo the number: 0 and 1 of BERT's two."""
@@ -33,7 +35,7 @@ OF_SOURCE = "of_source"
 """An array [B, 1, T, 1] of the state beside keys and values: 1.0 at the places of the source."""
 
 
-def writes_at_masks(kind: Any) -> bool:
+def writes_at_masks(kind: object) -> bool:
     """Whether a class of encoders can: its tokens enter by themselves, and who sees whom is a bias alone."""
     own = ("visible", "embed", "context", "run", "call")
     return (
@@ -64,7 +66,7 @@ class MaskedWriter:
         self.encoder, self.head = encoder, head
 
     @property
-    def spec(self) -> Any:
+    def spec(self) -> Spec:
         """The encoder's Spec."""
         return self.encoder.spec
 
@@ -149,7 +151,7 @@ def visible(begin: Tensor, place: Tensor, at_mask: Tensor, real: Tensor | None) 
 class _Beside(Column):
     """Keys and values of all places and, behind them, those of the [MASK] of this step, which are not kept."""
 
-    def read(self, attention: Any, source: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def read(self, attention: Attention, source: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         key, value = attention.read(source, value)
         self.key = ops.where(self.here, key[:, :, :1], self.key)
         self.value = ops.where(self.here, value[:, :, :1], self.value)

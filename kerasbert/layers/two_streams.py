@@ -4,7 +4,6 @@ XLNet and MPNet read it: the query stream stands behind the content stream, in t
 """
 
 import dataclasses
-from typing import Any
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers.context import Context, Queries
@@ -17,7 +16,7 @@ class TwoStreams(Context):
     Args: as Context; bias and scoring are of all S + P rows. length: int S, or a scalar tensor.
     """
 
-    length: Any = None
+    length: int | Tensor = None
     last: bool = False
 
     def of(self, queries: Queries) -> "TwoStreams":
@@ -26,7 +25,7 @@ class TwoStreams(Context):
         bias = None if self.bias is None else self.bias[:, :, self.length :]
         return dataclasses.replace(self, bias=bias, scoring=self.scoring_of_last(), last=True)
 
-    def scoring_of_last(self) -> Any:
+    def scoring_of_last(self) -> Tensor:
         """`scoring` of g alone: by default of numbers [B or 1, N, S + P, K]."""
         return self.scoring[:, :, self.length :]
 

@@ -60,17 +60,17 @@ class Pattern:
     `kept` holds what layers of equal windows share.
     """
 
-    length: Any
-    real: Any = None
-    pieces: Any = None
-    marked: Any = None
+    length: int | Tensor
+    real: Tensor | None = None
+    pieces: Tensor | None = None
+    marked: Tensor | None = None
     most: int = 0
     causal: bool = False
-    matrix: Any = None
+    matrix: Tensor | None = None
     dense: bool = False
     kept: dict = dataclasses.field(default_factory=dict)
 
-    def once(self, make: Callable[..., Any], *key: Any) -> Tensor:
+    def once(self, make: Callable[..., Tensor], *key: Any) -> Tensor:
         """`make(*key)`, one for all layers that ask alike."""
         if any(map(_positions, key)):
             return make(*key)
@@ -283,7 +283,7 @@ class WindowAttention(Attention):
         own = ops.reshape(self.own(mixed.dtype), (self.heads, 1, self.heads, self.head_size))
         return ops.sum(mixed * own, axis=3)
 
-    def own(self, dtype: Any) -> Tensor:
+    def own(self, dtype: str) -> Tensor:
         """Which of N*D numbers are of each head: 0 or 1 [N, N*D]."""
         return ops.convert_to_tensor(np.kron(np.eye(self.heads), np.ones(self.head_size)), dtype)
 
@@ -317,7 +317,7 @@ class WindowAttention(Attention):
         shape = (*ops.shape(x)[:3], self.heads, self.head_size)
         return ops.transpose(reshape(x, shape), order)
 
-    def repeated(self, x: Tensor, count: Any, order: tuple[int, ...]) -> Tensor:
+    def repeated(self, x: Tensor, count: int | Tensor, order: tuple[int, ...]) -> Tensor:
         """[B, G, N*D] -> the same for each of `count` chunks, [B, n, ...] with [B, G, N, D] in another order of axes."""
         x = ops.transpose(reshape(x, (*ops.shape(x)[:2], self.heads, self.head_size)), order)
         # a product, for XNNPACK has no broadcast: the graph would fall in two
@@ -339,7 +339,7 @@ def chunks(x: Tensor, size: int, beside: int) -> Tensor:
     return reshape(x, (ops.shape(x)[0], n + 2 * beside, size, *rest))
 
 
-def three(x: Tensor, axis: int = 2, beside: Any = None) -> Tensor:
+def three(x: Tensor, axis: int = 2, beside: Tensor | None = None) -> Tensor:
     """Chunks [B, n + 2, ...] -> each between its neighbours, side by side on `axis` (as it is in x): n of them.
 
     Args:
@@ -378,7 +378,7 @@ def _spread(rows: Tensor, x: Tensor, axis: int) -> Tensor:
     return rows
 
 
-def _merged(y: Tensor, theirs: Any, chosen: Tensor, axis: int, whole: bool) -> Tensor:
+def _merged(y: Tensor, theirs: Tensor, chosen: Tensor, axis: int, whole: bool) -> Tensor:
     """y with rows of global tokens in the place of those that they have as others.
 
     Args:

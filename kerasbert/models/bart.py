@@ -22,7 +22,7 @@ from kerasbert.checkpoints.names import TORCH_LEAVES, Class, Dialect
 from kerasbert.inputs import SHIFTED
 from kerasbert.layers.encoder_decoder import SOURCE_AND_TARGET, EncoderDecoder, EncoderDecoderSpec
 from kerasbert.registry import Family, register
-from kerasbert.spec import Blocks, Embeddings
+from kerasbert.spec import Blocks, Embeddings, Spec
 
 
 class Bart(EncoderDecoder):
@@ -57,7 +57,7 @@ class BartDialect(Dialect):
         count = config.get("max_position_embeddings")
         return config | ({"max_position_embeddings": count + 2} if type(count) is int and count >= 0 else {})
 
-    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+    def write_config(self, config: dict[str, Any], spec: Spec) -> dict[str, Any]:
         """With their count, and the ids of a vocabulary like the released one's."""
         ids = {"bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": 2}
         return ids | config | {"max_position_embeddings": config["max_position_embeddings"] - 2}

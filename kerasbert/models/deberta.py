@@ -18,6 +18,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import keras
+import numpy as np
 from keras import ops
 
 from kerasbert.checkpoints import buffers
@@ -25,6 +27,7 @@ from kerasbert.checkpoints.config import ACTIVATIONS as THEIRS
 from kerasbert.checkpoints.directory import head_names, named_weights
 from kerasbert.checkpoints.forms import Joined
 from kerasbert.checkpoints.names import LIST, TORCH_LEAVES, Class, Dialect
+from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers.block import Block
@@ -55,7 +58,7 @@ class Relative:
     distance: int = 512
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> np.ndarray:
         """Rows of the table by distance: `rows_of_distances`."""
         return rows_of_distances(self.span)
 
@@ -158,7 +161,7 @@ class Deberta(Encoder):
         """The vectors of distances that all layers read: [2 k, H]."""
         return self.relative.table
 
-    def token_model(self, tensors: Any) -> tuple["Deberta", str] | None:
+    def token_model(self, tensors: Safetensors) -> tuple["Deberta", str] | None:
         """An encoder with the decoder that a run was pretrained with; None where the run's directory holds none."""
         if "emd" not in head_names(tensors):
             return None
@@ -219,7 +222,7 @@ class DebertaPretraining(MaskedLMPretraining):
         # a table, which predicts nothing
         self.scales = {name: scale for name, scale in self.scales.items() if name != "emd"}
 
-    def heads(self, encoder) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         parts, shapes = super().heads(encoder)
         spec = encoder.spec
         if not isinstance(spec, DebertaSpec):

@@ -12,9 +12,9 @@ with the neighbours side by side; those of another text of the row, and padding,
 """
 
 import dataclasses
-from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from kerasbert.checkpoints.names import Class, of_family
@@ -47,7 +47,7 @@ class Buckets(Relative):
     norm: bool = True
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> np.ndarray:
         """Rows of the table by distance: `rows_of_distances`."""
         return rows_of_distances(self.span, self.distance if self.buckets else 0)
 

@@ -17,7 +17,7 @@ gives what theirs gives of it alone. No dropout on the sines. Kernels start as B
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -34,6 +34,9 @@ from kerasbert.models.bert import BERT, ONE_MAP
 from kerasbert.models.xlnet import XLNetLM
 from kerasbert.registry import register
 from kerasbert.spec import Embeddings, Spec
+
+if TYPE_CHECKING:
+    from kerasbert.answers import Kind
 
 POOLINGS, FORMS = ("mean", "max"), ("relative_shift", "factorized")
 
@@ -139,7 +142,7 @@ class FunnelTransformer(Encoder):
 
     token_head = XLNetLM
     label_activation = "tanh"
-    spec: Any
+    spec: "FunnelSpec"
 
     def _build(self) -> None:
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
@@ -257,15 +260,15 @@ class FunnelDialect(Dialect):
             raise InputError(f"{kind} has no decoder layers (num_decoder_layers 0), expected some, or FunnelBaseModel")
         return config
 
-    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+    def write_config(self, config: dict[str, Any], spec: Spec) -> dict[str, Any]:
         """Without what their class refuses to be told, and without a padding id, whose row it would set to zero."""
         return {"pad_token_id": None} | {key: value for key, value in config.items() if key != "num_hidden_layers"}
 
-    def computes(self, kind: str, spec: Any) -> bool:
+    def computes(self, kind: str, spec: "FunnelSpec") -> bool:
         """Whether a class is one without a decoder, as the model is, or both have one."""
         return (kind in BASES) == (spec.funnel.decoder == 0)
 
-    def written(self, spec: Any) -> dict[str, Any]:
+    def written(self, spec: "FunnelSpec") -> dict[str, Any]:
         """The sizes of blocks that are alike, and that none is repeated."""
         found = {"funnel.sizes": spec.sizes} if spec.sizes == spec.alike else {}
         return found | ({"funnel.repeats": spec.repeats} if set(spec.repeats) == {1} else {})
@@ -353,7 +356,7 @@ HF = FunnelDialect(
 )
 
 
-def for_kind(spec: FunnelSpec, kind: Any) -> dict[str, Any]:
+def for_kind(spec: FunnelSpec, kind: "Kind") -> dict[str, Any]:
     """No decoder where one answer is given for a text (section 2.3)."""
     return {} if kind.per_token else {"funnel.decoder": 0}
 

@@ -20,8 +20,8 @@ Differs: similarity reads a pair in one order, not in both (3.3).
 """
 
 from collections.abc import Callable
-from typing import Any
 
+import keras
 import numpy as np
 
 from kerasbert import registry
@@ -50,7 +50,7 @@ START, DELIMITER, EXTRACT = "_start_", "_delimiter_", "_classify_"  # as the rel
 TEMPLATE = (f"{START} $A {EXTRACT}", f"{START} $A {DELIMITER} $B {EXTRACT}")
 
 
-def with_task_tokens(model: Any) -> Any:
+def with_task_tokens(model: keras.Model) -> keras.Model:
     """A model whose texts stand between start and extract tokens, two of them with a delimiter between (section 3.3).
 
     The three rows of the table are new, all other weights are the model's.

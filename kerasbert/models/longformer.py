@@ -23,8 +23,9 @@ Differs: padding gives zeros in the attention of others' rows and of its own; tr
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -40,6 +41,9 @@ from kerasbert.models.roberta import HF as ROBERTA_HF
 from kerasbert.models.roberta import ROBERTA, Roberta
 from kerasbert.registry import register
 from kerasbert.spec import Spec
+
+if TYPE_CHECKING:
+    from kerasbert.answers import Kind
 
 MASKS = ("global_mask", "question_mask", "choice_mask")
 GLOBAL_MASK = Input("global_mask", optional=True, filled_by="objective")
@@ -216,7 +220,7 @@ class Longformer(Roberta):
 ANY = 1 << 30  # more than any row has: of a length that is not known yet
 
 
-def for_kind(spec: LongformerSpec, kind: Any) -> dict[str, Any]:
+def for_kind(spec: LongformerSpec, kind: "Kind") -> dict[str, Any]:
     """The global tokens of a task, as transformers' classes have them.
 
     [CLS] of a text with one answer; of a span [CLS] and the question; of a choice the choice, wherever it stands. Tags, vectors
@@ -226,7 +230,7 @@ def for_kind(spec: LongformerSpec, kind: Any) -> dict[str, Any]:
     return {"window.global_tokens": known[kind.focus]} if kind.focus in known else {}
 
 
-def with_copied_projections(model: Any) -> Any:
+def with_copied_projections(model: keras.Model) -> keras.Model:
     """The model itself, its query, key and value copied into the projections of global tokens (section 3.1, section 5).
 
     Args:
@@ -239,7 +243,7 @@ def with_copied_projections(model: Any) -> Any:
     return model
 
 
-def extended(model: Any, length: int = 4096, size: int = 512) -> Any:
+def extended(model: keras.Model, length: int = 4096, size: int = 512) -> keras.Model:
     """A RoBERTa made longer (section 5): positions copied over and over, projections copied into those of global tokens.
 
     On texts of at most w/2 tokens it computes what the RoBERTa computes, which of the first are global or not.
@@ -277,7 +281,7 @@ def extended(model: Any, length: int = 4096, size: int = 512) -> Any:
     return with_copied_projections(made)
 
 
-def _of_a_size(model: Any, named: LongformerSpec | None) -> Any:
+def _of_a_size(model: keras.Model, named: LongformerSpec | None) -> keras.Model:
     """`extended` to the length and the window of a size; all sizes have one window for all layers."""
     spec = named or SPEC
     return extended(model, spec.longest, spec.per_layer(spec.window.size, 0))

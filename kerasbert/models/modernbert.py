@@ -97,7 +97,7 @@ class LocalAttention(RotaryAttention):
         super().__init__(*args, **kwargs)
         self.window = window
 
-    def scores(self, query, key, *, scoring: Any = None, queries=None, **at) -> Tensor:
+    def scores(self, query, key, *, scoring: Tensor | None = None, queries=None, **at) -> Tensor:
         scores = super().scores(query, key, scoring=scoring, queries=queries, **at)
         if not self.window:
             return scores

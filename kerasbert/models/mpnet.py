@@ -18,7 +18,6 @@ it stays as the text has it, for positions enter by numbers alone.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from keras import ops
 
@@ -59,7 +58,7 @@ class MPNetSpec(Spec):
 class MPNetAttention(Attention):
     """Attention with a learned number of the distance on each score. `scoring`: float32 [B or 1, N, S, K]."""
 
-    def scores(self, query, key, *, scoring: Any = None, queries=None, **at) -> Tensor:
+    def scores(self, query, key, *, scoring: Tensor | None = None, queries=None, **at) -> Tensor:
         return with_distances(super().scores(query, key, **at), scoring, queries)
 
 

@@ -9,7 +9,7 @@ vocabulary of 250,000 pieces, 250,112 rows of the tables. Section 3.2's sizes ar
 
 from typing import Any
 
-from kerasbert.checkpoints.names import of_family
+from kerasbert.checkpoints.names import Dialect, of_family
 from kerasbert.models import t5_encoder
 from kerasbert.models.t5 import HF, KERAS_HUB, T5_FAMILY, V1_1, V1_1_SIZES, activations
 from kerasbert.registry import register
@@ -17,7 +17,7 @@ from kerasbert.registry import register
 GATED = "gated-gelu"
 
 
-def multilingual(model_type: str, prefix: str, **changes: Any) -> Any:
+def multilingual(model_type: str, prefix: str, **changes: Any) -> Dialect:
     """The names of T5 in files of a family whose feed-forward networks have a gate where nothing is said."""
     given = {
         "fixed": {**HF.fixed, **activations(GATED), "model_type": model_type},
@@ -28,7 +28,7 @@ def multilingual(model_type: str, prefix: str, **changes: Any) -> Any:
     return HF.derive(**(given | changes))
 
 
-def encoder_alone(model_type: str, prefix: str, **changes: Any) -> Any:
+def encoder_alone(model_type: str, prefix: str, **changes: Any) -> Dialect:
     """The names of such a family's encoder."""
     theirs = t5_encoder.HF
     given = {

@@ -17,7 +17,6 @@ The products with a are made by distance, and shifted (`layers/relative.py`): no
 """
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from keras import ops
@@ -101,7 +100,7 @@ class FunctionalAttention(Attention):
     Call: as its parent's, with `scoring` float32 [2 S, D], the vector of the distance c - S in row c.
     """
 
-    def scores(self, query, key, *, scoring: Any = None, queries: Queries = None, **at) -> Tensor:
+    def scores(self, query, key, *, scoring: Tensor | None = None, queries: Queries = None, **at) -> Tensor:
         assert scoring is not None, "a functional attention needs scoring, the vectors of the distances"
         query = query * ops.cast(self.head_size**-0.5, query.dtype)
         content, vectors = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), ops.cast(scoring, query.dtype)
@@ -113,7 +112,7 @@ class FunctionalAttention(Attention):
             moved = _by_row(ops.matmul(_by_row(query), ops.transpose(_of_some(vectors, queries), (0, 1, 3, 2))))
         return ops.cast(content, "float32") + ops.cast(moved, "float32")
 
-    def weighted(self, weights, value, *, scoring: Any = None, queries: Queries = None, **at) -> Tensor:
+    def weighted(self, weights, value, *, scoring: Tensor | None = None, queries: Queries = None, **at) -> Tensor:
         vectors = ops.cast(scoring, weights.dtype)
         if queries is None:
             moved = _product(by_distance(weights), vectors)

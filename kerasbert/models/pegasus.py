@@ -29,7 +29,7 @@ class Pegasus(EncoderDecoder):
     """Two stacks of pre-norm blocks; tokens times sqrt(hidden) before sines and cosines are added."""
 
 
-def _table(spec: ScaledSpec) -> Any:
+def _table(spec: ScaledSpec) -> np.ndarray:
     """The sines and cosines that their files hold."""
     return np.asarray(buffers.sines((spec.embeddings.positions, spec.hidden)), "float32")
 
@@ -37,7 +37,7 @@ def _table(spec: ScaledSpec) -> Any:
 class PegasusDialect(Dialect):
     """The ids of a vocabulary like the released one's."""
 
-    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+    def write_config(self, config: dict[str, Any], spec: ScaledSpec) -> dict[str, Any]:
         """With these ids."""
         ids = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "forced_eos_token_id": 1}
         return ids | config

@@ -237,7 +237,7 @@ class ReformerDialect(Dialect):
 
     spare = ("lm_head.bias",)
 
-    def written(self, spec: Any) -> Mapping[str, Any]:
+    def written(self, spec: ReformerSpec) -> Mapping[str, Any]:
         """The kinds of layers, the widths of the axes, a rate of dropout."""
         return {
             "reversible.kinds": spec.layer_kinds,

@@ -68,7 +68,7 @@ class RoFormerAttention(RotaryAttention):
         super().__init__(*args, **{"interleaved": True, **kwargs})
         self.values = values
 
-    def weighted(self, weights, value, *, scoring: Any = None, **at) -> Tensor:
+    def weighted(self, weights, value, *, scoring: Tensor | None = None, **at) -> Tensor:
         return super().weighted(weights, self.turned(value, scoring) if self.values else value, **at)
 
     def get_config(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class RoFormer(Encoder):
         return with_places(super().context(inputs), inputs)
 
 
-def _table(spec: RoFormerSpec) -> Any:
+def _table(spec: RoFormerSpec) -> np.ndarray:
     """The sinusoids that their files hold."""
     return np.asarray(buffers.sines((spec.embeddings.positions, spec.head_size)), "float32")
 

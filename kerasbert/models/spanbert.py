@@ -8,6 +8,7 @@ question about pairs (3.3). The encoder is BERT's, cased.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import keras
 from keras import ops
 
 from kerasbert.inputs import Tensor
@@ -77,7 +78,7 @@ class SpanBertPretraining(BertPretraining):
     model_class = SpanBertModel
     predicted: ClassVar = {**BertPretraining.predicted, "sbo": ("mlm_labels", "sbo_weights")}
 
-    def heads(self, encoder) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         heads, shapes = super().heads(encoder)
         heads["sbo"] = token_head(SpanBoundary, encoder.spec, "sbo", dtype=encoder.dtype_policy)
         return heads, shapes | {"sbo": (None, None, encoder.spec.hidden)}

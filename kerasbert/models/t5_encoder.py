@@ -46,7 +46,7 @@ class T5Encoder(Encoder):
     """The encoder. Weights beside the blocks': `embeddings/tokens/table`, `relative/table` [buckets, N], `norm/gamma`."""
 
     block_class, norm_class = t5.T5Block, RMSNorm
-    spec: Any
+    spec: T5EncoderSpec
 
     def _build(self) -> None:
         super()._build()
@@ -82,7 +82,7 @@ def _theirs(ours: str, theirs: str) -> tuple[str, str]:
 class T5EncoderDialect(Dialect):
     """Their type of a model says nothing of the stacks that it has."""
 
-    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+    def write_config(self, config: dict[str, Any], spec: T5EncoderSpec) -> dict[str, Any]:
         """With the ids of the released vocabulary."""
         return {"eos_token_id": 1, "is_encoder_decoder": False} | config
 

@@ -40,6 +40,7 @@ from keras import ops
 from kerasbert import spec as specs
 from kerasbert.checkpoints import buffers
 from kerasbert.checkpoints.names import Class, Dialect
+from kerasbert.checkpoints.readers import Reader
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
@@ -184,11 +185,11 @@ class MarianDialect(Dialect):
 
     by_file = ("output.bias",)
 
-    def in_file(self, spec: Any, tensors: Any) -> Any:
+    def in_file(self, spec: Spec, tensors: Reader) -> Spec:
         """With the bias that it holds."""
         return spec.derive({"output.bias": True}) if "final_logits_bias" in tensors.names() else spec
 
-    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+    def write_config(self, config: dict[str, Any], spec: Spec) -> dict[str, Any]:
         """With the ids of a vocabulary like the released ones', whose padding is the last piece."""
         last = spec.embeddings.vocabulary - 1
         ids = {"pad_token_id": last, "decoder_start_token_id": last, "eos_token_id": 0, "forced_eos_token_id": 0}

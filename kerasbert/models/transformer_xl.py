@@ -171,7 +171,7 @@ class TransformerXL(CausalLM):
         *,
         training: bool = False,
         queries: Queries = None,
-        remember: Any = None,
+        remember: Tensor | None = None,
     ) -> tuple[dict[str, Tensor], Memory | None]:
         """One segment after others: the outputs of `call`, and the memory for the next (section 3.2).
 
@@ -263,7 +263,7 @@ class TransformerXLDialect(Dialect):
         config = config | ({"clamp_len": -1} if type(clamp) is int and clamp < 0 else {})
         return config | ({"cutoffs": None} if cutoffs is not None and cutoffs == _usual(config) else {})
 
-    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+    def write_config(self, config: dict[str, Any], spec: TransformerXLSpec) -> dict[str, Any]:
         """With the cutoffs, and what their classes ask for besides."""
         clusters = len(spec.adaptive.borders(spec.embeddings.vocabulary))
         about = {"adaptive": True, "sample_softmax": -1, "tie_projs": [i > 0 for i in range(clusters)]}

@@ -20,7 +20,6 @@ Adam; lengths of segments do not vary; one direction.
 
 import dataclasses
 from types import MappingProxyType
-from typing import Any
 
 from keras import ops
 
@@ -125,7 +124,7 @@ class AWDLSTM(RecurrentEncoder):
         return with_one(x)
 
     @property
-    def output_rows(self) -> Any:
+    def output_rows(self) -> Tensor:
         """The table of words with the softmax' bias as one column more: [V, H + 1]."""
         return with_bias(self.table.table, self.output_bias)
 

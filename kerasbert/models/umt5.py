@@ -68,7 +68,7 @@ class UmT5Stack(T5Stack):
     def table_of_distances(self) -> None:
         return None
 
-    def context(self, context: Context, length: Any) -> Context:
+    def context(self, context: Context, length: int | Tensor) -> Context:
         return dataclasses.replace(context, scoring=self.bucketed(*context.places(length)))
 
 

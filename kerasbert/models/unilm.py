@@ -26,9 +26,10 @@ Differs: the paper begins with the weights of BERT-large, here they begin as new
 in the paper, here it is two, one behind the other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -48,7 +49,9 @@ DRAWN = np.array([[BIDIRECTIONAL, SEQ2SEQ, SEQ2SEQ], [BIDIRECTIONAL, LEFT_TO_RIG
 TOKEN_NGRAMS = (0.8, 0.1, 0.1)  # of 1, 2 and 3 tokens (section 2.4)
 
 
-def token_ngrams(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Any = None) -> Selection:
+def token_ngrams(
+    key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Tensor] | None = None
+) -> Selection:
     """Groups of 1 to 3 tokens, 80, 10 and 10% of them (Dong et al., 2019, section 2.4); otherwise as `select.ngrams`."""
     return whole(key, eligible, tile(key, eligible, ops.ones_like(eligible), TOKEN_NGRAMS), count, predictions)
 
@@ -80,7 +83,7 @@ class UniLMPretraining(BertPretraining):
                 "language models of unilm are drawn by: make them again with --packing pairs"
             )
 
-    def heads(self, encoder) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not writes_at_masks(type(encoder)):
             raise InputError(
                 f"{type(encoder).__name__} decides by itself who sees whom, and this objective does: choose another (--objective)"

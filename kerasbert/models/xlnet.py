@@ -20,7 +20,6 @@ computed once; XLNet's draws one a row.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import keras
 from keras import ops
@@ -224,7 +223,7 @@ class XLNet(Encoder):
             positions = dataclasses.replace(positions, seen=something)
         return XLNetStreams(bias, memory=memory, scoring=positions, length=size)
 
-    def relative(self, inputs: Mapping[str, Tensor], size: Any, behind: Tensor) -> Relative:
+    def relative(self, inputs: Mapping[str, Tensor], size: int | Tensor, behind: Tensor) -> Relative:
         """Distances and segments: of S tokens with M of memory in front."""
         targets, segments, keys = inputs.get("target_positions"), inputs.get("segment_ids"), size + behind
         apart = distances(keys, 0 if self.spec.attention.causal else 1 - size, self.spec.distances.clamp or None)

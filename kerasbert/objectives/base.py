@@ -141,7 +141,7 @@ class Objective:
         """Loss or metric name -> sum over the batch (float32 scalar). Random numbers come from the open scope."""
         raise NotImplementedError
 
-    def begin(self, optimizer: Any, steps: int) -> None:
+    def begin(self, optimizer: keras.optimizers.Optimizer, steps: int) -> None:
         """Before the first of so many updates, under the strategy's scope.
 
         What is kept beside the weights becomes a variable of the optimizer, which checkpoints hold.
@@ -185,7 +185,7 @@ class Objective:
         """`losses` of what `vectors` gives of all rows; `batch` has the targets of `gathered`."""
         raise NotImplementedError
 
-    def empty_state(self, rows: int) -> dict[str, Any]:
+    def empty_state(self, rows: int) -> dict[str, Tensor]:
         """What rows carry to the rows that follow them in a text, where nothing stands before them: name -> [rows, ...].
 
         Empty for an objective without state. An update always begins with it, so that it depends on nothing but its own

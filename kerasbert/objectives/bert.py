@@ -6,6 +6,7 @@ Its heirs change what is selected and rendered, what is asked about the pair, or
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import keras
 from keras import ops
 
 from kerasbert.errors import InputError
@@ -92,7 +93,7 @@ class BertPretraining(Objective):
         width = settings.width(length)
         return width if tokens is None else min(width, settings.rate * tokens)
 
-    def heads(self, encoder: Encoder) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder: Encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         """The heads by name, and the shapes they are built with."""
         spec, dtype = encoder.spec, encoder.dtype_policy
         if not hasattr(encoder, "token_head"):

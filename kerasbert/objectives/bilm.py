@@ -92,7 +92,7 @@ class BiLM(TextSegments):
     def losses_from(self, batch, state) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         return self._sums(batch, state, False)
 
-    def empty_state(self, rows) -> dict[str, Any]:
+    def empty_state(self, rows) -> dict[str, Tensor]:
         return self.model.body.empty_state(rows)
 
     def _sums(self, batch: Mapping[str, Tensor], state: Tensor, training: bool) -> tuple[dict[str, Tensor], Tensor]:
@@ -100,7 +100,7 @@ class BiLM(TextSegments):
         parts = segments(batch, self.settings.segments, self.cut)
         words = [self.model.body.embed(part, training) for part in parts]
         candidates = self.candidates() if training else None
-        total: dict[str, Any] = {}
+        total: dict[str, Tensor] = {}
         ended = state
         for way, order in enumerate((range(len(parts)), reversed(range(len(parts))))):
             carried = None if way else state
@@ -111,7 +111,7 @@ class BiLM(TextSegments):
         return total, ended
 
     def _segment(
-        self, x: Tensor, part: Mapping[str, Any], way: int, state: Tensor, candidates: Tensor, training: bool
+        self, x: Tensor, part: Mapping[str, Tensor], way: int, state: Tensor, candidates: Tensor, training: bool
     ) -> tuple[dict[str, Tensor], Tensor]:
         """Sums of one direction over a segment, and the state at its end in that direction."""
         body, name, suffix = self.model.body, WAYS[way], "_before" if way else ""
@@ -128,7 +128,7 @@ class BiLM(TextSegments):
         nats = sampled_nats(x, softmax.table, softmax.bias, labels, candidates)
         return {name: ops.sum(nats * weights)}, state
 
-    def candidates(self) -> Any:
+    def candidates(self) -> Tensor | None:
         """The words that a step's are compared with, int32 [C]; None for all."""
         count, vocabulary = self.settings.candidates, self.model.body.spec.embeddings.vocabulary
         if not 0 < count < vocabulary:

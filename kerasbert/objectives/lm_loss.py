@@ -6,8 +6,8 @@ computed twice.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
@@ -110,12 +110,14 @@ def cluster_sums(
     return nats, right
 
 
-def writes(body: Any) -> bool:
+def writes(body: keras.Model) -> bool:
     """Whether a model itself says which token comes next, so that `token_sums` takes it."""
     return hasattr(body, "output_clusters") or hasattr(body, "output_rows")
 
 
-def token_sums(body: Any, x: Tensor, labels: Tensor, weights: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+def token_sums(
+    body: keras.layers.Layer, x: Tensor, labels: Tensor, weights: Tensor, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """`lm_sums`, or `cluster_sums`, of what a model's `sequence` [B, T, H] says of the tokens that follow.
 
     Args:

@@ -7,7 +7,6 @@ same however a batch is split over replicas and micro-batches, and a resumed run
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -164,7 +163,9 @@ def row_keys(features: Mapping[str, Tensor], settings: MaskedLM, seed: int, name
     return random.key(seed, name, features["example"], features["epoch"] % settings.static)
 
 
-def masker(settings: MaskedLM, *, tokenizer: Tokenizer, seed: int) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+def masker(
+    settings: MaskedLM, *, tokenizer: Tokenizer, seed: int
+) -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
     """`mask_tokens` with its settings bound, for `Records.dataset(...).map(...)`."""
     return tf.autograph.experimental.do_not_convert(
         lambda features: mask_tokens(features, settings, tokenizer=tokenizer, seed=seed)

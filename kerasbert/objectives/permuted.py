@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from kerasbert.errors import InputError
@@ -36,7 +37,7 @@ class MaskedAndPermuted(MaskedLMPretraining):
     targets = "predicted tokens"
     model_class = MPNetModel
 
-    def heads(self, encoder) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "compensated") or encoder.spec.attention.causal:
             raise InputError(
                 f"{type(encoder).__name__} has no query stream that sees both ways, which this objective predicts tokens with: "

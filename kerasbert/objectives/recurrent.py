@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -101,7 +100,7 @@ class RecurrentLM(Recurrent, TextSegments):
                 sums["change"] = ops.sum(ops.mean(ops.square(moved), axis=-1) * weights[:, 1:] * weights[:, :-1])
         return sums, {name: ops.stop_gradient(each) for name, each in state.items()}
 
-    def empty_state(self, rows) -> dict[str, Any]:
+    def empty_state(self, rows) -> dict[str, Tensor]:
         return self.model.body.empty_state(rows)
 
     def memory_of(self, state) -> Tensor:

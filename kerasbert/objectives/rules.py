@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 from collections.abc import Mapping
-from typing import Any
 
 from kerasbert.errors import InputError, check_known, of_entry
 from kerasbert.objectives.base import Objective, changed
@@ -12,7 +11,7 @@ from kerasbert.registry import PACKINGS
 NEEDED = ("heads", "prepare", "counts", "losses")
 
 
-def check(name: str, objective: Any) -> None:
+def check(name: str, objective: object) -> None:
     """Refuse a class that pretraining cannot use.
 
     Raises:

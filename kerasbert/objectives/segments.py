@@ -108,7 +108,7 @@ class Segmented(Objective):
     def sequences(cls, settings) -> int:
         return settings.segments
 
-    def segment(self, part: Mapping[str, Any], memory: Tensor, training: bool) -> tuple[dict[str, Tensor], Tensor]:
+    def segment(self, part: Mapping[str, Tensor], memory: Tensor, training: bool) -> tuple[dict[str, Tensor], Tensor]:
         """Loss or metric name -> sum over one segment, and the memory behind it.
 
         Args:
@@ -134,7 +134,7 @@ class Segmented(Objective):
         return memory.state
 
     def _read(self, batch, memory, training):
-        total: dict[str, Any] = {}
+        total: dict[str, Tensor] = {}
         for part in segments(batch, self.settings.segments, self.cut):
             sums, memory = self.segment(part, memory, training)
             total = {name: total[name] + value if name in total else value for name, value in sums.items()}
@@ -192,7 +192,7 @@ class SegmentLM(TextSegments):
         nats, right = token_sums(body, outputs["sequence"], part["labels"], part["weights"])
         return {"lm": nats, "lm/accuracy": right}, memory
 
-    def empty_state(self, rows) -> dict[str, Any]:
+    def empty_state(self, rows) -> dict[str, Tensor]:
         body, places = self.model.body, self.about(False).length
         if not places:
             return {}

@@ -1,7 +1,6 @@
 """What the objectives of encoder-decoders share: rows put together of stretches, and what the decoder reads and says."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -28,7 +27,7 @@ class TextToText(LanguageModeling):
             )
         return super().heads(encoder)
 
-    def decoded(self, written: Any, total: Tensor) -> dict[str, Tensor]:
+    def decoded(self, written: Tensor, total: Tensor) -> dict[str, Tensor]:
         """What the decoder reads and what it is to say.
 
         Args:
@@ -95,7 +94,7 @@ def left_out(
     return put_together(rows, starts, sizes, width)
 
 
-def beside(*columns: Any) -> Any:
+def beside(*columns: Tensor) -> Tensor:
     """[B, M] each -> [B, M * n], the first of each, then the second of each."""
     return tf.reshape(tf.stack(columns, axis=2), [-1, len(columns) * columns[0].shape[1]])
 

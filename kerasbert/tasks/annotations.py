@@ -134,7 +134,7 @@ COLUMNS = (  # names of words and tags in the data sets of others
 )
 
 
-def format_of(row: Any) -> Format | None:
+def format_of(row: object) -> Format | None:
     """The format of a row; None of another table."""
     return next((each for each in FORMATS if each.knows(row)), None)
 
@@ -325,7 +325,7 @@ def tagged(task: Task, source: Source, rows: Numbered) -> Numbered:
     return made
 
 
-def _has_spans(text: Any, value: Any) -> bool:
+def _has_spans(text: object, value: object) -> bool:
     if not isinstance(text, str) or not isinstance(value, list | tuple) or isinstance(value, Marked):
         return False
     return all(isinstance(each, Mapping | list | tuple) for each in value)

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 
 from kerasbert import registry
@@ -159,7 +160,7 @@ def _one(model, encoded: Encoded, at: slice, parts: Parts, answer, most: int, st
 
 
 def integrated(
-    model: Any, batch: Mapping[str, np.ndarray], score: Callable[[Any], Any], steps: int
+    model: keras.Model, batch: Mapping[str, np.ndarray], score: Callable[[Tensor], Tensor], steps: int
 ) -> tuple[np.ndarray, tuple[float, float], np.ndarray]:
     """Integrated gradients of one row.
 
@@ -202,7 +203,7 @@ def integrated(
     return (total * way[0].numpy()).sum(-1), (ends[0], ends[1]), special
 
 
-def attention_of(encoder: Any, batch: Mapping[str, np.ndarray], length: int) -> np.ndarray | None:
+def attention_of(encoder: keras.Model, batch: Mapping[str, np.ndarray], length: int) -> np.ndarray | None:
     """Attention of one row: float32 [layers, heads, length, length]; None where the encoder tells none."""
     import tensorflow as tf
 

@@ -13,6 +13,7 @@ from kerasbert.tasks.exported_kind import Exported
 
 if TYPE_CHECKING:
     from kerasbert.tasks.base import Task
+    from kerasbert.tasks.batches import Encoded
 
 POINTS = 500  # of a scatter, drawn from all by a fixed seed
 
@@ -78,7 +79,7 @@ class Judging(Exported):
         """What is told of answers that are all, or nearly all, the same though their targets are not; empty of others."""
         return ""
 
-    def tuned(self, task: "Task", outputs: Tensor, targets: Any, encoded: Any) -> "Task":
+    def tuned(self, task: "Task", outputs: Tensor, targets: Any, encoded: "Encoded") -> "Task":
         """The task with the options that the dev rows choose, such as a threshold; asked for the best weights so far.
 
         Args:
@@ -88,7 +89,7 @@ class Judging(Exported):
 
     # What the report of a run shows
 
-    def judged(self, task: "Task", outputs: Tensor, targets: Any, encoded: Any) -> Judged:
+    def judged(self, task: "Task", outputs: Tensor, targets: Any, encoded: "Encoded") -> Judged:
         """The answers beside their targets. By default they are shown as the command line prints them, none is called wrong.
 
         Args:
@@ -100,13 +101,13 @@ class Judging(Exported):
 
         return Judged(sampled, lambda number: self.answers.text(self.decoded(task, outputs, encoded, number).to_json()))
 
-    def decoded(self, task: "Task", outputs: Tensor, encoded: Any, number: int) -> Any:
+    def decoded(self, task: "Task", outputs: Tensor, encoded: "Encoded", number: int) -> Any:
         """The answer object of an input, of its rows' outputs."""
         at = encoded.of()[number]
         values = [self.answers.probabilities(outputs[i]) for i in range(at.start, at.stop)]
         return self.answers.decode(encoded.parts[number], encoded.rows[at], values, list(task.labels.values()))
 
-    def baseline(self, task: "Task", targets: Any, encoded: Any) -> dict[str, float]:
+    def baseline(self, task: "Task", targets: Any, encoded: "Encoded") -> dict[str, float]:
         """Metrics that the best constant answer would reach on these targets, by name; empty where the kind knows none.
 
         A run none of whose metrics is above them beyond noise is told to have learnt too little.
@@ -140,7 +141,7 @@ def sample(values: Sequence[Any] | np.ndarray, numbers: Sequence[int]) -> Any:
     return values[np.asarray(numbers)] if isinstance(values, np.ndarray) else [values[i] for i in numbers]
 
 
-def _some(outputs: Tensor, targets: Any, encoded: Any, numbers: Sequence[int]) -> tuple[Any, Any, Any]:
+def _some(outputs: Tensor, targets: Any, encoded: "Encoded", numbers: Sequence[int]) -> tuple[Any, Any, Any]:
     """Outputs, targets and rows of some inputs, as `metrics` takes them."""
     at = encoded.of()
     rows = [i for number in numbers for i in range(at[number].start, at[number].stop)]

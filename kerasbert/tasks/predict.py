@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 
 from kerasbert import answers, inputs, registry
@@ -33,12 +34,12 @@ UNBOUNDED = 512  # tokens of a text where neither the family nor the task knows 
 _graphs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
-def as_model(model: Any) -> Any:
+def as_model(model: str | os.PathLike | keras.Model) -> keras.Model:
     """The model itself, or the one in a directory."""
     return load(model) if isinstance(model, str | os.PathLike) else model
 
 
-def check_ours(model: Any) -> None:
+def check_ours(model: object) -> None:
     """Refuse what is no model of ours: a path that is none, a Keras model of the user's own.
 
     Raises:
@@ -57,7 +58,7 @@ def together(model: Any, base: Any = None) -> Any:
     return answering(as_model(model)) if base is None else load(model, base=base)
 
 
-def longest(model: Any, length: int | None = None) -> int:
+def longest(model: keras.Model, length: int | None = None) -> int:
     """Tokens a text may have: what was asked for, else what the task was trained with, else all the model's positions."""
     most, trained = positions(model), getattr(getattr(model, "task", None), "length", None)
     if length is None:
@@ -68,12 +69,12 @@ def longest(model: Any, length: int | None = None) -> int:
     return length
 
 
-def positions(model: Any) -> int | None:
+def positions(model: keras.Model) -> int | None:
     """Tokens of the longest sequence of a model or an encoder; None for a family without such a bound."""
     return registry.family_of(getattr(model, "encoder", model)).longest(model.spec)
 
 
-def declared(model: Any, kind: TaskKind | None = None) -> tuple[Input, ...]:
+def declared(model: keras.Model, kind: TaskKind | None = None) -> tuple[Input, ...]:
     """What the network of a model or an encoder reads, and the head of a task.
 
     Args:
@@ -86,7 +87,7 @@ def declared(model: Any, kind: TaskKind | None = None) -> tuple[Input, ...]:
     return (*kind.reads(registry.family_of(getattr(model, "encoder", model))), *kind.answers.inputs)
 
 
-def settings_of(model: Any, settings: Mapping[str, Any] | None = None) -> dict[str, int]:
+def settings_of(model: keras.Model, settings: Mapping[str, Any] | None = None) -> dict[str, int]:
     """Input name -> number of the settings of a call, where not given those that the task was trained with."""
     trained = getattr(getattr(model, "task", None), "settings", {})
     given = {name: value for name, value in (settings or {}).items() if value is not None}
@@ -94,7 +95,7 @@ def settings_of(model: Any, settings: Mapping[str, Any] | None = None) -> dict[s
 
 
 def encoded_for(
-    model: Any,
+    model: keras.Model,
     texts: Texts,
     length: int | None,
     settings: Mapping[str, Any] | None = None,
@@ -105,7 +106,7 @@ def encoded_for(
 
 
 def encoded_rows(
-    model: Any,
+    model: keras.Model,
     texts: Texts,
     length: int | None,
     settings: Mapping[str, Any] | None = None,
@@ -122,7 +123,7 @@ def encoded_rows(
 
 
 def graph(
-    model: Any,
+    model: keras.Model,
     name: str,
     read: Callable,
     settings: Mapping[str, int] | None = None,
@@ -148,7 +149,7 @@ def graph(
     return graphs[key]
 
 
-def _called(read: Callable, owner: Callable, inputs: Any) -> Any:
+def _called(read: Callable, owner: Callable, inputs: Mapping[str, Tensor]) -> Any:
     from kerasbert.layers.backend import serving
 
     with serving():
@@ -156,7 +157,7 @@ def _called(read: Callable, owner: Callable, inputs: Any) -> Any:
 
 
 def forward(
-    model: Any,
+    model: keras.Model,
     texts: Texts,
     name: str,
     read: Callable,
@@ -207,26 +208,28 @@ def _counted(encoded: Encoded, longest: int, batch: int) -> Iterator[tuple[np.nd
             progress.to(done, tokens / total)
 
 
-def task_logits(model: Any, batch: dict[str, Tensor]) -> Tensor:
+def task_logits(model: keras.Model, batch: dict[str, Tensor]) -> Tensor:
     """What the head says of a batch: logits, or standardised numbers [B, 1]."""
     return model.logits(model.network(batch, queries=model.queries(batch)), batch)
 
 
-def check_task(model: Any) -> None:
+def check_task(model: keras.Model) -> None:
     """Refuse a model that answers nothing."""
     check_ours(model)
     if getattr(model, "task", None) is None:
         raise InputError(early_checks.NO_TASK)
 
 
-def outputs(model: Any, texts: Texts, length: int | None = None, settings: Mapping[str, Any] | None = None) -> Any:
+def outputs(
+    model: keras.Model, texts: Texts, length: int | None = None, settings: Mapping[str, Any] | None = None
+) -> Any:
     """What a task's model gives for each row: logits [n, L] or values [n]; a list of [S, L] where tokens are answered."""
     check_task(model)
     encoded = encoded_for(model, texts, length, settings)
     return outputs_of(model, encoded, longest(model, length))
 
 
-def outputs_of(model: Any, encoded: Encoded, longest: int, batch: int = BATCH) -> Any:
+def outputs_of(model: keras.Model | Ensemble, encoded: Encoded, longest: int, batch: int = BATCH) -> Any:
     """`outputs` of packed rows."""
     if isinstance(model, Ensemble):
         return model.joined([outputs_of(each, encoded, longest, batch) for each in model.models])
@@ -292,7 +295,7 @@ def answered(
 
 
 @contextlib.contextmanager
-def _as_asked(model: Any, options: Mapping[str, Any] | None) -> Iterator[None]:
+def _as_asked(model: keras.Model, options: Mapping[str, Any] | None) -> Iterator[None]:
     """The model with options of a call: its network may depend on them, as vectors on `normalize`."""
     held = getattr(model, "declaration", None)
     if not options or held is None:
@@ -305,13 +308,13 @@ def _as_asked(model: Any, options: Mapping[str, Any] | None) -> Iterator[None]:
         model.task = held
 
 
-def _one_row(model: Any, encoded: Encoded, longest: int, row: Row) -> np.ndarray:
+def _one_row(model: keras.Model, encoded: Encoded, longest: int, row: Row) -> np.ndarray:
     one = Encoded([row], np.zeros(1, int), encoded.pad_id, encoded.declared, encoded.settings)
     return kind_of(model).answers.probabilities(outputs_of(model, one, longest)[0])
 
 
 def encode(
-    model: Any,
+    model: str | os.PathLike | keras.Model,
     texts: Texts,
     *,
     pooling: str | None = None,
@@ -344,7 +347,12 @@ def encode(
 
 
 def vectors_and_rows(
-    model: Any, texts: Texts, *, pooling: str | None = None, dims: int | None = None, **settings: Any
+    model: str | os.PathLike | keras.Model,
+    texts: Texts,
+    *,
+    pooling: str | None = None,
+    dims: int | None = None,
+    **settings: Any,
 ) -> tuple[np.ndarray, Encoded]:
     """`encode`, and the encoded texts, which tell what was truncated."""
     early_checks.check_pooling(pooling)

@@ -1,7 +1,6 @@
 """Adam's update of one weight (Kingma and Ba, 2015, algorithm 1, with the corrections put into the rate: end of section 2)."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -14,9 +13,9 @@ if TENSORFLOW:
 
 
 def adam(
-    x: Any,
-    m: Any,
-    v: Any,
+    x: keras.Variable,
+    m: keras.Variable,
+    v: keras.Variable,
     gradient: Tensor,
     *,
     rate: Tensor,
@@ -40,9 +39,9 @@ def adam(
 
 
 def adam_plainly(
-    x: Any,
-    m: Any,
-    v: Any,
+    x: keras.Variable,
+    m: keras.Variable,
+    v: keras.Variable,
     gradient: Tensor,
     *,
     rate: Tensor,

@@ -54,7 +54,7 @@ class BestWeights:
         self.encoded, self.patience, self.constraint = encoded, patience, constraint
         self.run = run
         self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
-        self.outputs: Any = None  # of the best weights, where this process found them
+        self.outputs: Tensor | None = None  # of the best weights, where this process found them
 
     @property
     def best(self) -> Path:
@@ -78,7 +78,7 @@ class BestWeights:
         """Whether there were as many evaluations without a better metric as patience allows."""
         return self.patience is not None and self.state["worse"] >= self.patience
 
-    def measured(self) -> tuple[Any, dict[str, float]]:
+    def measured(self) -> tuple[Tensor, dict[str, float]]:
         """The outputs of the dev rows, and their metrics."""
         with progress.named(None):  # the training shows its own
             outputs = predict.outputs_of(self.model, self.encoded, self.longest)

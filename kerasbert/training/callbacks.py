@@ -1,7 +1,7 @@
 """Keras callbacks around the updates of a Trainer: the moments and the logs of `fit`."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -17,7 +17,9 @@ OURS = {  # callbacks that would do what the run does -> what to take in their p
 BATCH = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 
 
-def check(callbacks: Any) -> Sequence[Any]:
+def check(
+    callbacks: keras.callbacks.Callback | Iterable[keras.callbacks.Callback] | None,
+) -> Sequence[Any]:
     """The callbacks as a list.
 
     Raises:
@@ -41,7 +43,14 @@ class Callbacks:
         epoch: int, updates of an epoch. steps: int, updates of the run.
     """
 
-    def __init__(self, callbacks: Any, model: keras.Model, optimizer: Any, epoch: int, steps: int) -> None:
+    def __init__(
+        self,
+        callbacks: Sequence[keras.callbacks.Callback],
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        epoch: int,
+        steps: int,
+    ) -> None:
         self.callbacks, self.model, self.epoch, self.steps = check(callbacks), model, max(1, epoch), steps
         self.means, self.judged, self.logs = Means(), {}, {}
         self.batches = any(

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import keras
+
 from kerasbert.tasks import early_checks, predict
 from kerasbert.training.splits import measured
 
@@ -62,7 +64,7 @@ def evaluate(
     }
 
 
-def with_columns(model: Any, **columns: str | None) -> Any:
+def with_columns(model: keras.Model, **columns: str | None) -> keras.Model:
     """The model, its task reading other columns (text, text_b, label) where given."""
     model.task = early_checks.with_columns(model.task, columns)
     return model

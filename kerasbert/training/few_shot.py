@@ -86,7 +86,9 @@ def few_shot(
     return run(job)
 
 
-def _asked(model: Any, task: Task, rows: tuple[Rows, Rows], config: FinetuneConfig) -> dict[str, Any]:
+def _asked(
+    model: str | os.PathLike | keras.Model, task: Task, rows: tuple[Rows, Rows], config: FinetuneConfig
+) -> dict[str, Any]:
     """What a few-shot run depends on, as json: the model, the task, the rows and the options."""
     named = isinstance(model, str | os.PathLike)
     digest = model_files.digest(source.directory(model)) if named else model_files.digest_of(model)

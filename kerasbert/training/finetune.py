@@ -114,7 +114,7 @@ class FineTuning(Job):
                 self.split.task, self.split.sources["train"], self.train_rows.targets
             )
 
-    def _read(self, task: Task, data: Any, model: Any) -> None:
+    def _read(self, task: Task, data: Any, model: str | os.PathLike | keras.Model) -> None:
         """The rows, and how their tables were read."""
         config = self.config
         with default_reading(config.reading):
@@ -311,7 +311,7 @@ class FineTuning(Job):
         run.description["start"] = self.start  # kept when the run ends; no setting, for a folder may be moved
         super().begin(run)
 
-    def evaluation(self, program, run) -> Any:
+    def evaluation(self, program, run) -> BestWeights:
         held = self.dev, self.dev_rows, self.longest, run, self.config.patience, self.constraint
         return BestWeights(program.model, self.task, *held)
 

@@ -3,7 +3,7 @@
 import os
 import statistics
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import registry
 from kerasbert.checkpoints.json_files import read_json
@@ -16,11 +16,20 @@ from kerasbert.training import runs
 from kerasbert.training.early import labels_of, parted
 from kerasbert.training.splits import in_memory, split
 
+if TYPE_CHECKING:
+    import keras
+
 finetune = later("kerasbert.training.finetune", "finetune")
 
 
 def cross_validate(
-    model: Any, task: str | Task, data: Any, *, folds: int, out: str | os.PathLike, **settings: Any
+    model: "str | os.PathLike | keras.Model",
+    task: str | Task,
+    data: Any,
+    *,
+    folds: int,
+    out: str | os.PathLike,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Fine-tune once for each fold, on the others' rows; the same call goes on where it was killed.
 

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import keras
+
 from kerasbert.checkpoints.adapters import adapting
 from kerasbert.errors import InputError, near
 from kerasbert.layers.naming import names
@@ -14,7 +16,7 @@ from kerasbert.training.weight_rules import compiled
 SHORT = {"encoder": r"^(?!heads/|pooler/)"}  # a pooler may be new, as heads are
 
 
-def freeze(model: Any, patterns: Sequence[str]) -> list[Any]:
+def freeze(model: keras.Model, patterns: Sequence[str]) -> list[keras.Variable]:
     """Stop training the weights in whose names one of the patterns is found; call it before the optimizer is built.
 
     A frozen weight has no gradient and no slots of the optimizer: neither decay nor an average moves it.
@@ -60,7 +62,7 @@ def patterns_of(spec: Spec, settings: Mapping[str, Any]) -> list[str]:
     return asked
 
 
-def told(model: Any) -> list[str]:
+def told(model: keras.Model) -> list[str]:
     """How many of a model's weights are trained, in a line; none where all of them are.
 
     >>> model = kb.build("bert/tiny", **{"embeddings.vocabulary": 100})

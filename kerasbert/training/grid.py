@@ -6,7 +6,7 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError, NonFinite, near
@@ -16,6 +16,9 @@ from kerasbert.storage import files, places
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.runs import say
+
+if TYPE_CHECKING:
+    import keras
 
 finetune = later("kerasbert.training.finetune", "finetune")
 
@@ -30,7 +33,7 @@ OWN = ("out", "overwrite", "quiet", "strategy", "peak", "seed")  # of the whole 
 
 
 def grid(
-    model: Any,
+    model: "str | os.PathLike | keras.Model",
     task: str | Task,
     data: Any,
     *,

@@ -3,8 +3,7 @@
 import copy
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +11,7 @@ import tensorflow as tf
 from kerasbert.data.records import Records
 from kerasbert.data.stream import PLACES, split_columns
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.objectives.base import Objective
 from kerasbert.training.feed import distributed
@@ -50,7 +50,7 @@ class HeldOut:
         self.phases, self.records, self.program = phases, records, program
         self.seed, self.devices = seed, devices
         self.state: dict[str, float] | None = None  # the newest metrics, for the checkpoint
-        self.functions: dict[int, Any] = {}
+        self.functions: dict[int, Callable] = {}
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
         """Metrics after `step` updates, named held_out/..., and False: pretraining never stops early."""
@@ -82,7 +82,7 @@ class HeldOut:
                 found[f"held_out/{of}perplexity"] = math.exp(min(700.0, found[f"held_out/{name}"]))
         return found
 
-    def _batches(self, phase: Phase, records: Records) -> tuple[Iterator[Any], list[float], int]:
+    def _batches(self, phase: Phase, records: Records) -> tuple[Iterator[Mapping[str, Tensor]], list[float], int]:
         """(Distributed) batches of every row, what the sums of each are multiplied by, and rows of a replica's batch."""
         replicas, stateful = self.devices.num_replicas_in_sync, bool(self.program.empty_state(1))
         rows = min(records.examples, EXAMPLES)
@@ -109,7 +109,9 @@ class HeldOut:
             data = data.rebatch(batch, drop_remainder=True)
         return distributed(data, self.devices), weights, batch // replicas
 
-    def _sums(self, batch: Any, carried: Any) -> tuple[dict[str, tf.Tensor], Any]:
+    def _sums(
+        self, batch: Mapping[str, Tensor], carried: Mapping[str, Tensor]
+    ) -> tuple[dict[str, tf.Tensor], Mapping[str, Tensor]]:
         """Counts and sums of a global batch, and what its rows carry on."""
 
         def local(part, state):

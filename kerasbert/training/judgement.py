@@ -6,12 +6,13 @@ numbers and places in the text, and of a generation what the model wrote.
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from kerasbert.answers import Kind
+from kerasbert.inputs import Tensor
 from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.judging import Judged
 from kerasbert.tasks.task import Task
@@ -25,7 +26,9 @@ LONGEST, MOST = 2000, 200  # characters and entries of an answer that is kept
 UPDATES = 20  # in fewer a new head learns next to nothing
 
 
-def judgement(task: Task, outputs: Any, targets: Any, encoded: Encoded, longest: int) -> dict[str, Any]:
+def judgement(
+    task: Task, outputs: Tensor, targets: Sequence[Any] | np.ndarray, encoded: Encoded, longest: int
+) -> dict[str, Any]:
     """What dev.json holds beside the metrics.
 
     Args:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import keras
+
 from kerasbert import checkpoints
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
@@ -66,7 +68,7 @@ def begin(run: Run, spec: Spec, name: str, tokenizer: Tokenizer, **parts: Any) -
     files.write_json(directory / "model.json", checkpoints.describe(spec, name, **parts))
 
 
-def load_heads(directory: str | os.PathLike, heads: Mapping[str, Any]) -> None:
+def load_heads(directory: str | os.PathLike, heads: Mapping[str, keras.layers.Layer]) -> None:
     """Load the heads that a model directory holds; the others start at random, and that is said."""
     held = checkpoints.head_names(checkpoints.read_tensors(directory))
     for name, head in heads.items():
@@ -81,7 +83,7 @@ def digest(directory: str | os.PathLike) -> str:
     return files.sha256(Path(directory) / "weights.safetensors")
 
 
-def digest_of(model: Any) -> str:
+def digest_of(model: keras.Model) -> str:
     """sha256 of a model's weights, by name."""
     found = hashlib.sha256()
     for name, value in sorted(values(model).items()):

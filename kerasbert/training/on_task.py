@@ -4,9 +4,9 @@ import contextlib
 import dataclasses
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import text
 from kerasbert.checkpoints import source
@@ -18,6 +18,9 @@ from kerasbert.tasks.task import Task, find_task, read_rows, split_files
 from kerasbert.text.base import Tokenizer
 from kerasbert.training.pretrain_config import PretrainConfig
 from kerasbert.training.runs import check_place
+
+if TYPE_CHECKING:
+    import keras
 
 EPOCHS = 100  # of the rows, in table 14 of the paper
 LENGTH = 128
@@ -39,7 +42,7 @@ def texts(task: str | Task, data: Any) -> Iterator[list[str]]:
         yield [" ".join(part.split()) for part in parts]
 
 
-def check_model(model: Any) -> None:
+def check_model(model: "str | os.PathLike | keras.Model") -> None:
     """Refuse a name of a model that is new: there is nothing to go on with."""
     if isinstance(model, str) and not os.path.exists(model) and model in [row["name"] for row in shipped()["models"]]:
         raise InputError(
@@ -47,13 +50,15 @@ def check_model(model: Any) -> None:
         )
 
 
-def _parts(part: Any, words: bool) -> list[str]:
+def _parts(part: str | Sequence[str], words: bool) -> list[str]:
     """The texts of a part of a row: one, that of its words, or those of its choices."""
     return [part] if isinstance(part, str) else [" ".join(part)] if words else [*part]
 
 
 @contextlib.contextmanager
-def opened(model: Any, data: Any, config: PretrainConfig) -> Iterator[tuple[Any, PretrainConfig]]:
+def opened(
+    model: "str | os.PathLike | keras.Model", data: Any, config: PretrainConfig
+) -> Iterator[tuple[Any, PretrainConfig]]:
     """Records and options of a pretraining: of one on a task the records of its texts, each row a document of its own.
 
     They lie in a temporary folder and are made again where a run goes on: the same rows give the same bytes.
@@ -71,7 +76,7 @@ def opened(model: Any, data: Any, config: PretrainConfig) -> Iterator[tuple[Any,
         yield found.directory, dataclasses.replace(config, steps=steps)
 
 
-def _tokenizer(model: Any, config: PretrainConfig) -> Tokenizer | None:
+def _tokenizer(model: "str | os.PathLike | keras.Model", config: PretrainConfig) -> Tokenizer | None:
     """That of the model that is pretrained further; None of one without."""
     given = model if config.init is None else config.init
     check_model(given)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kerasbert.errors import InputError, near
+from kerasbert.inputs import Tensor
 from kerasbert.objectives.base import Objective, changed
 
 
@@ -52,7 +53,7 @@ class Phase:
         """
         return changed(settings, self.objective or {}, "the objective of a phase")
 
-    def prepare(self, objective: Objective) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    def prepare(self, objective: Objective) -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
         """The objective's `prepare`, with the phase's settings."""
         return (
             objective.with_settings(self.settings(objective.settings)).prepare if self.objective else objective.prepare

@@ -141,12 +141,12 @@ class Pretraining(Job):
         steps, seed = self.config.updates, self.config.seed
         return RecordsFeed(self.phases, self.records, program, steps=steps, seed=seed, devices=self.devices, flops=work)
 
-    def evaluation(self, program, run) -> Any:
+    def evaluation(self, program, run) -> HeldOut | None:
         if not self.held_out:
             return None
         return HeldOut(self.phases, self.held_out, program, seed=self.config.seed, devices=self.devices)
 
-    def result(self, run) -> Any:
+    def result(self, run) -> keras.Model:
         self.source.encoder.tokenizer = self.tokenizer
         return self.source.encoder
 
@@ -175,7 +175,7 @@ def _settings(config: PretrainConfig, source: "_Source") -> Any:
 
 
 def _held_out(
-    phases: Sequence[Phase], opened: dict[str, Records], held_out: Any, evaluate_every: int
+    phases: Sequence[Phase], opened: dict[str, Records], held_out: str | os.PathLike | None, evaluate_every: int
 ) -> list[Records] | None:
     """The records that each phase is evaluated on; `opened` loses what is held out of it."""
     if held_out is not None:
@@ -187,7 +187,7 @@ def _held_out(
     return [parts[phase.data][1] for phase in phases]
 
 
-def _said(evaluated: list[Records] | None, held_out: Any) -> str | None:
+def _said(evaluated: list[Records] | None, held_out: str | os.PathLike | None) -> str | None:
     """What run.json tells of the rows that are held out."""
     if not evaluated or held_out:
         return evaluated[0].digest if evaluated else None
@@ -262,7 +262,7 @@ class _Source:
     def __init__(
         self,
         model: str | os.PathLike | keras.Model,
-        init: Any,
+        init: str | os.PathLike | None,
         changes: Mapping[str, Any] | None,
         tokenizer: Tokenizer,
     ) -> None:

@@ -4,10 +4,14 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
+from kerasbert.inputs import Tensor
 from kerasbert.progress import duration
 from kerasbert.training.feed import Part
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 EVERY = 10  # seconds within which a line is shown
 
@@ -19,10 +23,10 @@ class Means:
     """
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[Mapping[str, Any], int]] = []
+        self.waiting: list[tuple[Mapping[str, Tensor], int]] = []
         self.sums: dict[str, list[float]] = {}  # name -> [sum, number of updates, the newest value]
 
-    def add(self, logs: Mapping[str, Any], updates: int = 1) -> None:
+    def add(self, logs: Mapping[str, Tensor], updates: int = 1) -> None:
         """Logs of an update, or their mean over several."""
         self.waiting.append((logs, updates))
         if len(self.waiting) >= 1000:
@@ -121,7 +125,7 @@ class Progress:
 
             self.begin(Console(file=getattr(sys.stderr, "raw", sys.stderr)), start)  # a bar means its escapes
 
-    def begin(self, console: Any, start: int = 0) -> None:
+    def begin(self, console: "Console", start: int = 0) -> None:
         """Show a bar on a rich Console: step and time left always fit, the bar and the numbers share what is left."""
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar

@@ -63,7 +63,7 @@ def replay(dump: str | os.PathLike) -> dict[str, Any]:
     return {"step": content["step"], "weights": _bad((n, v.value) for n, v in variables.items()), **again.report()}
 
 
-def _program(content: dict[str, Any], features: Collection[str]) -> Any:
+def _program(content: dict[str, Any], features: Collection[str]) -> Objective:
     settings = content["settings"]
     family = registry.family(settings["model"].partition("/")[0])
     keras.utils.set_random_seed(settings["seed"])

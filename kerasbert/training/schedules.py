@@ -118,7 +118,7 @@ class SlantedTriangularSchedule(Schedule):
         return self.peak * (1.0 + p * (self.ratio - 1.0)) / self.ratio
 
 
-def check_class(name: str, schedule: Any) -> None:
+def check_class(name: str, schedule: object) -> None:
     """The rules of SCHEDULES.
 
     Raises:

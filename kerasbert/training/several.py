@@ -8,9 +8,11 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from kerasbert import checkpoints, registry
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.encoder import Encoder
 from kerasbert.objectives.base import Objective
 from kerasbert.options import configured
@@ -71,7 +73,12 @@ class SeveralTasks(Job):
     kind = "finetune_tasks"
     config: TasksConfig
 
-    def __init__(self, model: str | os.PathLike | keras.Model, tasks: Any, config: TasksConfig) -> None:
+    def __init__(
+        self,
+        model: str | os.PathLike | keras.Model,
+        tasks: Mapping[str, Any] | Sequence[tuple[str | Task, Any]],
+        config: TasksConfig,
+    ) -> None:
         sampling.check(config.sampling)
         for option in ("keep_head", "few_shot", "constraint", "reinit", "adversarial"):
             if getattr(config, option):
@@ -151,7 +158,7 @@ class SeveralTasks(Job):
     def feed(self, program, run) -> Feed:
         return TasksFeed({name: part.feed(program, run) for name, part in self.parts.items()}, self.order, self.devices)
 
-    def evaluation(self, program, run) -> Any:
+    def evaluation(self, program, run) -> "BestOfTasks":
         judges = {name: part.evaluation(self.programs[name], run) for name, part in self.parts.items()}
         return BestOfTasks(program.model, judges, run, self.config.patience)
 
@@ -168,7 +175,7 @@ class SeveralTasks(Job):
                 files.write_json(folder / "run.json", part.described() | made)
                 files.write_json(folder / "dev.json", self.told[name])
 
-    def left(self, run) -> Any:
+    def left(self, run) -> dict[str, keras.Model]:
         return {name: load(self._folder(name)) for name in self.parts}
 
     def _folder(self, name: str) -> Path:
@@ -225,7 +232,7 @@ class TasksFeed(Feed):
         devices: tf.distribute.Strategy.
     """
 
-    def __init__(self, feeds: Mapping[str, Texts], order: np.ndarray, devices: Any) -> None:
+    def __init__(self, feeds: Mapping[str, Texts], order: np.ndarray, devices: tf.distribute.Strategy) -> None:
         self.feeds, self.devices = dict(feeds), devices
         self.shapes = sum(feed.shapes for feed in feeds.values())
         self.tasks = [list(feeds)[number] for number in order]
@@ -237,7 +244,7 @@ class TasksFeed(Feed):
         tokens = float(sum(share * part.tokens for share, part in zip(shares, parts, strict=True)))
         self.parts = [dataclasses.replace(parts[0], tokens=tokens)]
 
-    def batches(self, step) -> Iterator[Any]:
+    def batches(self, step) -> Iterator[Mapping[str, Tensor]]:
         reading: dict[str, Iterator[dict[str, np.ndarray]]] = {}
         for task, place in zip(self.tasks[step:], self.places[step:], strict=True):
             if task not in reading:
@@ -253,11 +260,11 @@ class TasksFeed(Feed):
         rows = (self.parts[0].batch,)
         return [marked(each, task, rows) for task, feed in self.feeds.items() for each in feed.open_shapes()]
 
-    def _marked(self, arrays: dict[str, np.ndarray], task: str) -> dict[str, Any]:
+    def _marked(self, arrays: dict[str, np.ndarray], task: str) -> dict[str, np.ndarray]:
         return marked(arrays, task, np.zeros(self.parts[0].batch, "int32"))
 
 
-def named(tasks: Any) -> list[tuple[str, Task, Any]]:
+def named(tasks: Mapping[str, Any] | Sequence[tuple[str | Task, Any]]) -> list[tuple[str, Task, Any]]:
     """(name in the run, task, data) of each task.
 
     Raises:

@@ -8,9 +8,10 @@ here one replica equals N replicas equals any accumulation.
 import contextlib
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from kerasbert.errors import InputError
@@ -45,7 +46,7 @@ class StepCore:
     def __init__(
         self,
         program: Objective,
-        optimizer: Any,
+        optimizer: keras.optimizers.Optimizer,
         strategy: tf.distribute.Strategy,
         *,
         clip: float = 1.0,
@@ -70,14 +71,14 @@ class StepCore:
         plain = not self.fused and on_cpu(strategy) and not tf.config.functions_run_eagerly()
         self.open_shapes = open_shapes if plain else ()
         # One graph per shape of a batch for the gradients, or one of open lengths; one in all for the optimizer
-        self.backward: dict[tuple, Any] = {}
+        self.backward: dict[tuple, Callable] = {}
         alone = strategy.num_replicas_in_sync == 1 and not loss_scaling and not getattr(optimizer, "one_kernel", False)
         # partials: TensorFlow counts traces by the code of a function and would warn of too many, of several runs too
         update = functools.partial(self._update)
         self.update = tf.function(update, autograph=False, jit_compile=(alone and compile_update) or None)
         self.loop = tf.function(functools.partial(self._loop), autograph=False)
 
-    def step(self, batch: Any) -> dict[str, tf.Tensor]:
+    def step(self, batch: Mapping[str, Tensor]) -> dict[str, tf.Tensor]:
         """One update on a (distributed) batch -> log name -> float32 scalar.
 
         Where loss or gradient is not finite no weight changes; see `nonfinite`.
@@ -87,7 +88,7 @@ class StepCore:
             self.update(gradients, logs["gradient_norm"])
         return logs
 
-    def _graph(self, batch: Any) -> Any:
+    def _graph(self, batch: Mapping[str, Tensor]) -> Callable:
         """The function that gives the gradients of such a batch: of open lengths where it can be traced so."""
         shapes = next((each for each in self.open_shapes if each.keys() == batch.keys()), None)
         if shapes is not None:
@@ -107,7 +108,7 @@ class StepCore:
             self.backward[key] = tf.function(functools.partial(self._backward), autograph=False)
         return self.backward[key]
 
-    def nonfinite(self, logs: Mapping[str, Any]) -> bool:
+    def nonfinite(self, logs: Mapping[str, Tensor]) -> bool:
         """Whether loss or gradient is not finite.
 
         A float16 overflow that loss scaling can still recover from does not count.
@@ -140,7 +141,7 @@ class StepCore:
         means = {name: value / counts[name] for name, value in sums.items()}  # 0 / 0 is ABSENT
         return means | {"learning_rate": sums["learning_rate"]}
 
-    def update_once(self, batch: Any) -> dict[str, tf.Tensor]:
+    def update_once(self, batch: Mapping[str, Tensor]) -> dict[str, tf.Tensor]:
         """Gradients and update in the graph that is being traced."""
         gradients, logs = self._backward(batch)
         self._update(gradients, logs["gradient_norm"])
@@ -202,7 +203,7 @@ class StepCore:
         logs["gradient_norm"] = norm
         return gradients, logs
 
-    def _sum(self, tensors) -> Any:
+    def _sum(self, tensors) -> Tensor:
         if self.strategy.num_replicas_in_sync == 1:
             return tensors
         flat = tf.nest.flatten(tensors)
@@ -276,12 +277,12 @@ def mean(total: Tensor, count: Tensor) -> Tensor:
     return total / tf.where(count > 0, count, 1.0)
 
 
-def number(variable: Any) -> float:
+def number(variable: Tensor) -> float:
     """The value of a variable; `float` of one that replicas mirror fails."""
     return float(tf.convert_to_tensor(variable))
 
 
-def finite(logs: Mapping[str, Any]) -> bool:
+def finite(logs: Mapping[str, Tensor]) -> bool:
     """Whether loss and gradient norm are numbers."""
     return math.isfinite(float(logs["loss"]) + float(logs["gradient_norm"]))
 
@@ -298,7 +299,7 @@ def check_batch(batch: int, accumulate: int, replicas: int) -> None:
 def opened(batch: Mapping[str, Any], shapes: Mapping[str, tuple[int | None, ...]]) -> dict[str, Any]:
     """What a (distributed) batch is, with the sizes left open that are None in `shapes`: name -> type spec."""
 
-    def of(spec: Any, sizes: tuple[int | None, ...]) -> Any:
+    def of(spec: tf.TensorSpec, sizes: tuple[int | None, ...]) -> tf.TensorSpec:
         if not isinstance(spec, tf.TensorSpec):  # of a distributed value: one for each replica
             return type(spec)(*(of(each, sizes) for each in spec._component_specs))
         return tf.TensorSpec([None if b is None else a for a, b in zip(spec.shape, sizes, strict=True)], spec.dtype)

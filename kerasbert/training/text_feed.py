@@ -1,11 +1,13 @@
 """Batches of the texts of a task's rows."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
+from kerasbert.inputs import Tensor
 from kerasbert.tasks.batches import Encoded, epoch_order, training_batches
 from kerasbert.tasks.tables import Source
 from kerasbert.tasks.task import Task
@@ -21,10 +23,10 @@ class Texts(Feed):
         self,
         encoded: Encoded,
         task: Task,
-        targets: Any,
+        targets: Sequence[Any] | np.ndarray,
         config: FinetuneConfig,
         longest: int,
-        devices: Any,
+        devices: tf.distribute.Strategy,
         path: Source,
         lengths: Sequence[int] = (),
     ) -> None:
@@ -40,7 +42,7 @@ class Texts(Feed):
         """The global batches from update `step` on."""
         return training_batches(self.encoded, self.targets, start=step, **self.arguments)
 
-    def batches(self, step) -> Iterator[Any]:
+    def batches(self, step) -> Iterator[Mapping[str, Tensor]]:
         return (distribute(arrays, self.devices) for arrays in self.arrays(step))
 
     def open_shapes(self) -> list[dict[str, tuple[int | None, ...]]]:

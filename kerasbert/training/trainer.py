@@ -1,14 +1,16 @@
 """The loop around the step core: resume, logs, evaluation, checkpoints, signals."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError, NonFinite
+from kerasbert.inputs import Tensor
 from kerasbert.layers.naming import names, values
 from kerasbert.objectives.base import Objective
 from kerasbert.storage import folders
@@ -53,7 +55,7 @@ class Trainer:
         evaluate: Any = None,
         loop: int = 1,
         constraint: Constraint | None = None,
-        callbacks: tuple[Any, int] = ((), 1),
+        callbacks: tuple[Sequence[keras.callbacks.Callback], int] = ((), 1),
     ) -> None:
         self.program, self.config, self.strategy, self.run, self.feed = program, config, strategy, run, feed
         self.evaluate, self.loop, self.constraint = evaluate, loop, constraint
@@ -133,7 +135,7 @@ class Trainer:
 
     def _train(self, step: int) -> None:
         config, steps, part = self.config, self.config.updates, None
-        batches: Iterator[Any] | None = None
+        batches: Iterator[Mapping[str, Tensor]] | None = None
         if self.loop > 1 and step == 0:
             self._save(step)  # what to go back to where an update within the first call is not finite
         if step == steps and self.evaluate is None:
@@ -204,7 +206,7 @@ class Trainer:
             found.append(change)
         return min(found)
 
-    def _updates(self, batches: Iterator[Any], count: int, step: int) -> Mapping[str, Any] | None:
+    def _updates(self, batches: Iterator[Mapping[str, Tensor]], count: int, step: int) -> Mapping[str, Tensor] | None:
         """Logs of `count` updates, their means; None where one of several is not finite: they are undone."""
         with self._traced(step, count):
             if count > 1:
@@ -311,7 +313,7 @@ class Trainer:
         """The optimizer's own count. `int` of the variable itself fails under MultiWorkerMirroredStrategy."""
         return int(tf.convert_to_tensor(self.core.optimizer.iterations.value))
 
-    def _slot_variables(self) -> list[tuple[int, Any]]:
+    def _slot_variables(self) -> list[tuple[int, keras.Variable]]:
         iterations = self.core.optimizer.iterations
         return [(i, v) for i, v in enumerate(self.core.optimizer.variables) if v is not iterations]
 
@@ -372,7 +374,7 @@ def fuses(config: RunConfig, weights: int, shapes: int) -> bool:
     return worth and (shapes == 1 or config.precision == "mixed_bfloat16")
 
 
-def assign(tensors: Safetensors, variables: Mapping[str, Any]) -> None:
+def assign(tensors: Safetensors, variables: Mapping[str, keras.Variable]) -> None:
     """Give every variable the tensor of its name."""
     for name, variable in variables.items():
         variable.assign(tensors.read(name))

@@ -75,7 +75,7 @@ class VectorSettings:
 class Sentences:
     """The lines of files as lists of words, as often as they are asked for."""
 
-    def __init__(self, files: Sequence[Any], split: Callable[[str], list[str]], **reading: Any) -> None:
+    def __init__(self, files: Sequence[str | os.PathLike], split: Callable[[str], list[str]], **reading: Any) -> None:
         self.files, self.split, self.reading = files, split, reading
 
     def __iter__(self) -> Iterator[list[str]]:

@@ -78,7 +78,7 @@ class Aware:
         default = max(1, steps // 10) if self.per == "tensor" else 0
         return default if self.delay is None else self.delay
 
-    def install(self, model: Any, steps: int) -> None:
+    def install(self, model: keras.Model, steps: int) -> None:
         """Give the layers their quantizers; under the strategy's scope."""
         self.strategy, self.start = tf.distribute.get_strategy(), self._delay(steps)
         self.on = tf.Variable(False, trainable=False) if self.start else None
@@ -138,7 +138,7 @@ class Aware:
             files.write_json(directory / FILE, {"per": "tensor", "ranges": ranges})
 
 
-def rounded(model: Any) -> Iterator[tuple[str, Any]]:
+def rounded(model: keras.Model) -> Iterator[tuple[str, Linear | Table]]:
     """(name, layer) of the layers whose matrix an int8 file rounds, those that share it once."""
     found = {id(variable): name for name, variable in names(model).items()}
     for layer in model._flatten_layers():
@@ -147,7 +147,7 @@ def rounded(model: Any) -> Iterator[tuple[str, Any]]:
             yield found[id(matrix)].rpartition("/")[0], layer
 
 
-def attach(model: Any, quantizer: PerChannel) -> None:
+def attach(model: keras.Model, quantizer: PerChannel) -> None:
     """Let a task's model compute as its `dynamic_int8` file does, from the next graph that is traced on."""
     for _, layer in rounded(model):
         layer.quantizer = quantizer
@@ -177,7 +177,7 @@ def read_ranges(run: str | os.PathLike) -> dict[str, np.ndarray] | None:
         raise InputError(f"{path} is damaged ({error!r}): train again, or remove it") from error
 
 
-def attach_ranges(model: Any, ranges: Mapping[str, np.ndarray]) -> None:
+def attach_ranges(model: keras.Model, ranges: Mapping[str, np.ndarray]) -> None:
     """Let a task's model compute as its `static_int8` file does, from the next graph that is traced on.
 
     Raises:
@@ -190,7 +190,7 @@ def attach_ranges(model: Any, ranges: Mapping[str, np.ndarray]) -> None:
 
 
 @contextlib.contextmanager
-def static(model: Any, ranges: Mapping[str, np.ndarray] | None) -> Iterator[None]:
+def static(model: keras.Model, ranges: Mapping[str, np.ndarray] | None) -> Iterator[None]:
     """Within it the model computes what its `static_int8` file will; the converter reads the ranges from its graph.
 
     Args:
@@ -205,7 +205,7 @@ def static(model: Any, ranges: Mapping[str, np.ndarray] | None) -> Iterator[None
             layer.quantizer = None
 
 
-def simulated(run: str | os.PathLike) -> Any:
+def simulated(run: str | os.PathLike) -> keras.Model:
     """The model of a directory, computing in Keras with the rounding of its int8 file (in buckets of lengths).
 
     That file is `static_int8` where the directory has ranges, else `dynamic_int8`.

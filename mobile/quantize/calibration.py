@@ -1,7 +1,7 @@
 """Which real texts a compression takes ranges of activations and counts of pieces from."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,17 +11,20 @@ from ..tflite import product
 from . import aware_training, ranges
 from .schemes import SCHEMES
 
+if TYPE_CHECKING:
+    import keras
+
 
 def real_texts(
     run: str | os.PathLike,
-    model: Any,
+    model: "keras.Model",
     pair: bool,
     quantize: str,
     calibration: Any,
     size: int | None,
     embedding_codes: int | None,
     max_drop: float | None,
-) -> tuple[Any, list, np.ndarray | None]:
+) -> tuple[dict[str, np.ndarray] | None, list, np.ndarray | None]:
     """What real texts are for.
 
     Returns:
@@ -49,7 +52,7 @@ def real_texts(
     return learned, drawn, frequencies
 
 
-def _calibration(model: Any, pair: bool, quantize: str, given: Any, size: int | None) -> list:
+def _calibration(model: "keras.Model", pair: bool, quantize: str, given: Any, size: int | None) -> list:
     """The texts that ranges are taken from; none where nothing is calibrated."""
     if not SCHEMES[quantize].calibrated:
         if given is not None or size is not None:
@@ -63,7 +66,7 @@ def _calibration(model: Any, pair: bool, quantize: str, given: Any, size: int | 
     return ranges.choose(ranges.read(given, getattr(model, "task", None), pair), size)
 
 
-def _frequencies(model: Any, pair: bool, given: Any, size: int | None) -> np.ndarray | None:
+def _frequencies(model: "keras.Model", pair: bool, given: Any, size: int | None) -> np.ndarray | None:
     """How often the pieces occur in real texts: float [V], None without texts."""
     if given is None:
         if size is not None:

@@ -5,7 +5,6 @@ The rounding is that of the files that `compress` writes, so that a model is tra
 
 import dataclasses
 import functools
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -61,9 +60,9 @@ def _straight(upstream: Tensor) -> Tensor:
 class _Affine:
     """Where a tensor comes from: z * gamma + beta (None: 1), z the product with `kernel` (None: a norm's)."""
 
-    gamma: Any
-    beta: Any
-    kernel: Any = None
+    gamma: Tensor | None
+    beta: Tensor | None
+    kernel: Tensor | None = None
 
 
 class PerChannel:
