@@ -4,9 +4,10 @@ Axes are letters: B batch, S sequence, T a second sequence (a decoder's), P posi
 W characters of a word.
 """
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasbert.errors import InputError, unknown
@@ -236,6 +237,43 @@ def row(token_ids: Sequence[int], segment_ids: Sequence[int], truncated: bool = 
     """The row of a tokenizer's `pack`."""
     values = {"token_ids": token_ids, "padding_mask": 1, "segment_ids": segment_ids}
     return Row(values, len(token_ids), truncated, about)
+
+
+@dataclasses.dataclass
+class Truncated:
+    """How many of the texts that became vectors lost tokens.
+
+    Args:
+        count: int, of them, among `texts`. longest: int, tokens that a text may have.
+    """
+
+    count: int = 0
+    texts: int = 0
+    longest: int = 0
+
+    def told(self) -> list[str]:
+        """What a user cannot see in the vectors, in no line or one."""
+        few = "1 text has" if self.texts == 1 else f"{self.count} of {self.texts} texts have"
+        return [f"{few} more than {self.longest} tokens: truncated"] if self.count else []
+
+
+_counting: list[Truncated] = []
+
+
+@contextlib.contextmanager
+def truncated() -> Iterator[Truncated]:
+    """Within it the texts of all that gives vectors alone (`kb.encode`, `Runner.outputs`) are counted."""
+    _counting.append(Truncated())
+    try:
+        yield _counting[-1]
+    finally:
+        _counting.pop()
+
+
+def count_truncated(count: int, texts: int, longest: int) -> None:
+    """Add to what is counted."""
+    for each in _counting:
+        each.count, each.texts, each.longest = each.count + count, each.texts + texts, longest
 
 
 def used(declared: Iterable[Input], settings: Values) -> tuple[Input, ...]:

@@ -41,7 +41,8 @@ def _mine(options: argparse.Namespace) -> None:
     from kerasbert.retrieval import mining
     from kerasbert.retrieval.index import Index
 
-    rows, told = mining.mine(Index(options.index, options.by), pairs, **settings)
+    with tables.telling_truncated():
+        rows, told = mining.mine(Index(options.index, options.by), pairs, **settings)
     if not rows:
         raise InputError(f"no negative is found for any pair of {options.data}: {'; '.join(told)}. Loosen the options")
     mining.write(options.out, rows)

@@ -34,11 +34,12 @@ def _encode(options: argparse.Namespace) -> None:
     early_checks.check_dims(options.dims)
     if bool(options.data) != bool(options.out):
         raise InputError("--data FILE and --out VECTORS.npy go together; without them vectors of lines are printed")
-    settings = {"pooling": options.pooling, "dims": options.dims, "language": options.language}
-    settings["prompt_name"] = options.prompt_name
+    settings = {"pooling": options.pooling, "dims": options.dims, "length": options.length}
+    settings |= {"language": options.language, "prompt_name": options.prompt_name}
     if options.data:
         _encode_file(options, settings)
         return
+    early_checks.check_length(options.model, options.length)
     early_checks.some_task(options.model)
     texts = given_texts(options, blank=True)  # the n-th vector is the n-th line's
     check_read(options)
@@ -48,7 +49,7 @@ def _encode(options: argparse.Namespace) -> None:
     model = as_model(options.model)
     tell_prompt(model, options.prompt_name)
     at_once = tables.WINDOW * 64
-    with Progress(len(texts)) as progress:
+    with tables.telling_truncated(), Progress(len(texts)) as progress:
         for i in range(0, len(texts), at_once):
             for vector in encode(model, texts[i : i + at_once], **settings):
                 print(json.dumps([float(value) for value in vector]))
@@ -65,7 +66,7 @@ def _encode_file(options: argparse.Namespace, settings: dict[str, Any]) -> None:
     places.check_file(options.out, options.overwrite, "vectors", [options.data])
     check_files([options.data])
     source = _source(options, keep_blank=True)
-    settings |= {"length": options.length, "dtype": options.dtype, "overwrite": options.overwrite}
+    settings |= {"dtype": options.dtype, "overwrite": options.overwrite}
     check_read(options)
     from kerasbert.retrieval.encoding import encode_file
     from kerasbert.tasks.predict import as_model
@@ -117,7 +118,8 @@ def _search(options: argparse.Namespace) -> None:
     options.top = 5 if options.top is None else options.top
     if not options.texts:
         raise InputError("search takes at least one QUERY, or of an index --relevant FILE")
-    found = _of_index(options) if is_index(options.model) else _of_file_itself(options)
+    with tables.telling_truncated():
+        found = _of_index(options) if is_index(options.model) else _of_file_itself(options)
     for query, hits in found:
         if options.json:
             print(json.dumps({"query": query, "hits": [hit.to_json() for hit in hits]}, ensure_ascii=False))
@@ -143,7 +145,8 @@ def _judge(options: argparse.Namespace) -> None:
     settings |= {"rerank": options.rerank, "candidates": options.candidates}
     top = 10 if options.top is None else options.top
     check_read(options)
-    found = index.evaluate(relevant, top=top, **settings)
+    with tables.telling_truncated():
+        found = index.evaluate(relevant, top=top, **settings)
     lines = [f"{name}\t{value:.4f}" for name, value in found["metrics"].items()]
     show(found, options.json, "\n".join([f"{found['queries']:,} queries, {found['texts']:,} texts", *lines]))
 

@@ -50,7 +50,8 @@ def _similarity(options: argparse.Namespace) -> None:
 
     model = load(options.model)
     if not options.data:
-        (value,) = similarity(model, options.texts[:1], options.texts[1:], **settings).tolist()
+        with tables.telling_truncated():
+            (value,) = similarity(model, options.texts[:1], options.texts[1:], **settings).tolist()
         show({"similarity": value}, options.json, f"{value:.4f}")
         return
     asked = tables.asked(_pairs(options, getattr(model, "task", None)), options, ("similarity",))
@@ -61,7 +62,8 @@ def _similarity(options: argparse.Namespace) -> None:
 
     about = {"model": files.digest(options.model), "version": __version__, **settings}
     about |= {name: getattr(options, name) for name in ("encoding", "delimiter", "columns")}
-    tables.write(asked, answer, ("similarity",), out=options.out, batch=64, about=about, name="similarity")
+    with tables.telling_truncated():
+        tables.write(asked, answer, ("similarity",), out=options.out, batch=64, about=about, name="similarity")
 
 
 def add(command: Declare) -> None:

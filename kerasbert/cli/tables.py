@@ -1,6 +1,7 @@
 """A table in, the same with answers out: of `kerasbert predict --data` and of `kerasbert-mobile run --data`."""
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kerasbert import inputs
 from kerasbert.cli import terminal
 from kerasbert.cli.outputs import writes
 from kerasbert.errors import InputError
@@ -64,6 +66,14 @@ def tell(lines: Iterable[str]) -> None:
     """Print what a user cannot see in the answers."""
     for line in lines:
         print(line, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def telling_truncated() -> Iterator[None]:
+    """Within it texts become vectors; those that lost tokens are told at its end."""
+    with inputs.truncated() as found:
+        yield
+    tell(found.told())
 
 
 def dialect_options(add: argparse.ArgumentParser, unlabelled: bool = False) -> None:

@@ -343,7 +343,10 @@ def encode(
         InputError: no such pooling or prompt, or dims above the numbers of a vector.
     """
     settings = {"length": length, "language": language, "prompt_name": prompt_name, "prompt": prompt}
-    return vectors_and_rows(model, texts, pooling=pooling, dims=dims, **settings)[0]
+    model = as_model(model)
+    found, encoded = vectors_and_rows(model, texts, pooling=pooling, dims=dims, **settings)
+    inputs.count_truncated(len(encoded.truncated), len(found), longest(model, length))
+    return found
 
 
 def vectors_and_rows(

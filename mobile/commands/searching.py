@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+from typing import TYPE_CHECKING
 
 from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
@@ -12,17 +13,25 @@ from kerasbert.errors import InputError
 from .. import samples
 from .running import load, runtime_options
 
+if TYPE_CHECKING:
+    from ..runtime import Runner
+
 
 def _nearest(options: argparse.Namespace) -> None:
     tables.check_texts(options.texts, "--among {file} names the texts to search in")
     from kerasbert.data.sources import check_files
 
     check_files([options.among])
-    from ..runtime.stored_index import MAGIC, StoredIndex
-
     if options.top < 1:
         raise InputError(f"--top must be at least 1. Received: {options.top}")
     model = load(options)
+    with tables.telling_truncated():
+        _print_nearest(model, options)
+
+
+def _print_nearest(model: "Runner", options: argparse.Namespace) -> None:
+    from ..runtime.stored_index import MAGIC, StoredIndex
+
     model.kind.with_prompt(options.prompt_name)  # before the texts are encoded
     with open(options.among, "rb") as file:
         is_index = file.read(len(MAGIC)) == MAGIC
@@ -51,7 +60,8 @@ def _index(options: argparse.Namespace) -> None:
     column = options.text_column or (model.bundle.columns or reader.TEXT)[0]
     source = Source(options.data, column, options.id_column, default=not options.text_column)
     check_read(options, "json")
-    count = write(model, source, options.out)
+    with tables.telling_truncated():
+        count = write(model, source, options.out)
     size = os.path.getsize(options.out)
     left = f"; {len(source.blank)} texts hold nothing to read and are left out" if source.blank else ""
     about = {"out": options.out, "texts": count, "bytes": size, "left_out": len(source.blank)}

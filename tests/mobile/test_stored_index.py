@@ -209,3 +209,14 @@ def test_an_index_has_the_prompt_for_passages_and_a_query_its_own(prompted, tmp_
     (line,) = capsys.readouterr().out.splitlines()
     wanted = kb.encode(model, ["a film"], length=24, prompt_name="query")[0]
     np.testing.assert_allclose(json.loads(line)["values"], wanted, atol=1e-5)
+
+
+def test_notes_and_queries_that_lose_tokens_are_told(file, tmp_path, capsys):
+    long = " ".join(["the cat"] * 20)
+    (tmp_path / "notes.txt").write_text(f"a good film\n{long}\n")
+    out = tmp_path / "notes.kbindex"
+    assert main(["index", str(file), str(tmp_path / "notes.txt"), "--out", str(out), "--no-cache"]) == 0
+    assert capsys.readouterr().err == "1 of 2 texts have more than 24 tokens: truncated\n"
+    for among, said in ((out, "1 of 2 texts have"), (tmp_path / "notes.txt", "2 of 4 texts have")):
+        assert main(["nearest", str(file), long, "the river", "--among", str(among), "--no-cache"]) == 0
+        assert capsys.readouterr().err == f"{said} more than 24 tokens: truncated\n"
