@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import unrepeated
 
 LONGEST = 64_000_000  # bytes; the index of a sharded model names every tensor once
 DEEPEST = 64  # objects and lists within one another
@@ -20,7 +21,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
         if path.stat().st_size > LONGEST:
             raise InputError(f"{path} has {path.stat().st_size} bytes, expected at most {LONGEST}")
         text = path.read_text("utf-8")
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_number)
+        value = json.loads(text, object_pairs_hook=unrepeated, parse_constant=_constant, parse_float=_number)
         _check_depth(value)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
@@ -32,14 +33,6 @@ def read_json(path: Path, kind: type = dict) -> Any:
         expected = "a json object" if kind is dict else f"a json {kind.__name__}"
         raise InputError(f"{path} holds {type(value).__name__}, expected {expected}")
     return value
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)[:80]!r} is there twice")
-    return found
 
 
 def _constant(name: str) -> Any:

@@ -16,6 +16,7 @@ from kerasbert.data import dialects, reading
 from kerasbert.data.reading import line_lists, numbered_lines, plain_name, text_chunks
 from kerasbert.errors import InputError, nearest, no_file
 from kerasbert.inputs import listed
+from kerasbert.storage.json_view import RepeatedKey, unrepeated
 from kerasbert.storage.remote import is_remote, seekable, size
 
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tsv": "tsv", ".csv": "csv", ".spacy": "spacy"}
@@ -302,7 +303,9 @@ def _json_lines(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple
         if not line.strip():
             continue
         try:
-            yield number, json.loads(line)
+            yield number, json.loads(line, object_pairs_hook=unrepeated)
+        except RepeatedKey as error:
+            raise InputError(f"{path}, line {number}: {error}. Mend the row") from error
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{path}, line {number}: not json ({error}). Expected one object per line, or an array of objects"
@@ -311,7 +314,7 @@ def _json_lines(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple
 
 def _json_array(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, Any]]:
     """The elements of an array, never more than one and a chunk in memory."""
-    decode, chunks = json.JSONDecoder().raw_decode, text_chunks(path, encoding)
+    decode, chunks = json.JSONDecoder(object_pairs_hook=unrepeated).raw_decode, text_chunks(path, encoding)
     text = next(chunks, "")
     place, line = text.find("[") + 1, 1 + text.count("\n", 0, text.find("[") + 1)
     while True:
@@ -327,6 +330,8 @@ def _json_array(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple
                 line += text.count("\n", place, end)
                 place = end
                 continue
+            except RepeatedKey as error:
+                raise InputError(f"{path}, line {line}: {error}. Mend the row") from error
             except (ValueError, RecursionError) as error:
                 failure = str(error)
         # The element goes on in the next chunk: twice as much text each time, so that a long one costs linear time.

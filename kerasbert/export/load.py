@@ -12,6 +12,7 @@ from typing import Any
 from kerasbert.data.reading import numbered_lines
 from kerasbert.errors import InputError
 from kerasbert.export.client import CallError, Client
+from kerasbert.storage.json_view import unrepeated
 
 TEXTS = (  # of 3 to 60 words
     "a gripping film",
@@ -56,7 +57,7 @@ def read(path: str | os.PathLike) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=unrepeated)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}, line {number}: expected a json object of inputs: {error}") from error
         expected = f"the inputs {', '.join(rows[0])}" if rows else "a json object of inputs"

@@ -5,6 +5,26 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 
+class RepeatedKey(ValueError):
+    """A key that is twice in an object of json: of two values one would be lost."""
+
+
+def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of its keys and values: what json's `object_pairs_hook` is to be for somebody else's json.
+
+    Raises:
+        RepeatedKey: a key is there twice.
+
+    >>> unrepeated([("a", 1), ("b", 2)])
+    {'a': 1, 'b': 2}
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise RepeatedKey(f"the key {next(name for name in names if names.count(name) > 1)[:80]!r} is there twice")
+    return found
+
+
 class JsonView(Mapping[str, Any]):
     """A json object that notes which of its values were read.
 

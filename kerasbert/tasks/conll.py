@@ -12,6 +12,7 @@ from kerasbert.data.reading import line_lists, plain_name, whole
 from kerasbert.data.sources import TABLES, check_files, file_format, numbered_table, objects
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
+from kerasbert.storage.json_view import RepeatedKey, unrepeated
 from kerasbert.tasks import annotations
 from kerasbert.tasks.base import Task
 
@@ -241,7 +242,9 @@ def _annotated(path: Path | str, task: Task) -> list[tuple[int, dict[str, Any]]]
     if kind == "jsonl" and plain_name(path).suffix.lower() == ".json":  # one object perhaps, over many lines
         content = whole(path)
         try:
-            rows = iter([(1, json.loads(content))])
+            rows = iter([(1, json.loads(content, object_pairs_hook=unrepeated))])
+        except RepeatedKey as error:
+            raise InputError(f"{path}: {error}. Mend the file") from error
         except (ValueError, RecursionError):
             rows = objects(path, kind)
     return annotations.of_file(Path(path), rows, task)

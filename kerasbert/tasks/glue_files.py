@@ -18,6 +18,7 @@ from kerasbert.data.reading import line_lists, plain_name, text_chunks
 from kerasbert.data.sources import TABLES, check_files, file_format, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader
+from kerasbert.storage.json_view import unrepeated
 from kerasbert.tasks import superglue
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _tab_separated(source: Path, task: "Task") -> Numbered:
 def _one_list(source: Path) -> Numbered:
     """The rows of {"name": [...]}, numbered from 1."""
     try:
-        content = json.loads("".join(text_chunks(source)))
+        content = json.loads("".join(text_chunks(source)), object_pairs_hook=unrepeated)
         (rows,) = content.values()
         numbered = [(i, {name: _text(value) for name, value in row.items()}) for i, row in enumerate(rows, 1)]
     except (ValueError, AttributeError) as error:

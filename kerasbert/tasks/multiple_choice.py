@@ -8,6 +8,7 @@ from kerasbert.data.reading import plain_name, whole
 from kerasbert.data.sources import numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
+from kerasbert.storage.json_view import RepeatedKey, unrepeated
 from kerasbert.tasks.base import Task
 
 Numbered = list[tuple[int, dict[str, Any]]]
@@ -52,15 +53,17 @@ def _articles(file: Path) -> list[tuple[str, Any]]:
     """Where each article of a file stands, and the article."""
     text = whole(file)
     try:
-        content = json.loads(text)
+        content = json.loads(text, object_pairs_hook=unrepeated)
         return [(str(file), each) for each in (content if isinstance(content, list) else [content])]
+    except RepeatedKey as error:
+        raise InputError(f"{file}: {error}. Mend the article") from error
     except (ValueError, RecursionError):
         pass
     articles = []
     for line, row in enumerate(text.split("\n"), 1):
         if row.strip():
             try:
-                articles.append((f"{file}, line {line}", json.loads(row)))
+                articles.append((f"{file}, line {line}", json.loads(row, object_pairs_hook=unrepeated)))
             except (ValueError, RecursionError) as error:
                 raise InputError(f"{file}, line {line}: no json ({error}), expected an article of RACE") from error
     return articles

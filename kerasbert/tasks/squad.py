@@ -11,6 +11,7 @@ from typing import Any
 from kerasbert.data.reading import plain_name, whole
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
+from kerasbert.storage.json_view import unrepeated
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import Task
 
@@ -31,7 +32,7 @@ def read(source: Path, task: Task) -> list[tuple[int, dict[str, Any]]]:
         return tables.table(source, task.columns, task.parts)
     content = whole(source)
     try:
-        articles = json.loads(content)
+        articles = json.loads(content, object_pairs_hook=unrepeated)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source} is not a json file in SQuAD's format: {' '.join(str(error).split())}") from error
     rows, line, place = [], 1, 0

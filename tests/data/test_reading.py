@@ -164,6 +164,16 @@ def test_text_that_begins_with_a_bracket_is_text(tmp_path, text):
         ("a.json", '[{"text": "one"},\n{"text": "two"}\n', r"a\.json, line 3: not json \(the array has no end\)"),
         ("a.json", "[1]", r"a\.json, line 1: a int, expected an object"),
         ("a.json", '{\n "text": "one"\n}', r"a\.json, line 1: not json .*Expected one object per line, or an array"),
+        (
+            "a.json",
+            '[{"text": "one"},\n{"text": "two", "text": "three"}]',
+            r"a\.json, line 2: the key 'text' is there twice",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "one"}\n{"text": "two", "n": {"a": 1, "a": 2}}',
+            r"jsonl, line 2: the key 'a' is there twice",
+        ),
         ("a.json", "[" * 100_000, r"a\.json, line 1: not json"),
         ("a.html", "<p>one</p>", r"a\.html is HTML or XML: extract its text first"),
         ("a.txt", "\n <!DOCTYPE html><html>", r"a\.txt is HTML or XML: extract"),
