@@ -69,7 +69,7 @@ def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: boo
         raise InputError(f"{file}: {error}") from None
     except RecursionError:
         raise InputError(f"{file}: json nested too deeply. Download or write it again") from None
-    if tokenizer.size <= len(set(tokenizer.special_ids)):
+    if not tokenizer.spelled and tokenizer.size <= len(set(tokenizer.special_ids)):
         raise InputError(
             f"{file} holds special tokens alone, by which every word is unknown: write the tokenizer again"
         )
