@@ -5,9 +5,11 @@ import json
 from typing import Any
 
 from kerasbert.cli.given import check_read
+from kerasbert.cli.options import numbered
 from kerasbert.cli.parser import Declare, encoding_option, out_options
 from kerasbert.errors import InputError
 
+FORMATS = ("vec", "bin", "glove", "fasttext")
 OWN = ("size", "window", "epochs", "min_count", "learning_rate", "negative", "buckets", "batch", "seed", "words")
 
 
@@ -60,23 +62,23 @@ def add(command: Declare) -> None:
     add = command("vectors", _vectors, "word vectors from text; without --kind, a file of vectors in another format")
     add.add_argument("files", nargs="+", metavar="FILE", help="text, jsonl, json, tsv, csv or parquet, perhaps packed")
     add.add_argument("--kind", choices=("word2vec", "fasttext", "glove"), help="what learns them")
-    add.add_argument("--format", help="vec, bin, glove or fasttext; fasttext of fastText, else vec by default")
-    add.add_argument("--size", type=int, help="numbers of a vector (default: 100)")
-    add.add_argument("--window", type=int, help="words to either side (default: 5)")
-    add.add_argument("--epochs", type=int, help="passes over the text (default: 5, of glove 25)")
-    add.add_argument("--min-count", type=int, help="rarer words are left out (default: 5)")
-    add.add_argument("--vocabulary", type=int, metavar="N", help="the N commonest words alone")
+    add.add_argument("--format", choices=FORMATS, help="fasttext of fastText, else vec by default")
+    numbered(add, "--size", 1, help="numbers of a vector (default: 100)")
+    numbered(add, "--window", 1, help="words to either side (default: 5)")
+    numbered(add, "--epochs", 1, help="passes over the text (default: 5, of glove 25)")
+    numbered(add, "--min-count", 1, help="rarer words are left out (default: 5)")
+    numbered(add, "--vocabulary", 1, metavar="N", help="the N commonest words alone")
     add.add_argument("--cbow", action="store_true", help="a word from those around it, not they from the word")
-    add.add_argument("--negative", type=int, help="drawn words for each one (default: 5)")
+    numbered(add, "--negative", 1, help="drawn words for each one (default: 5)")
     add.add_argument("--ngrams", type=_pair, metavar="3-6", help="characters of fastText's n-grams (default: 3-6)")
-    add.add_argument("--buckets", type=int, help="rows that the n-grams share (default: 200000)")
-    add.add_argument("--batch", type=int, help="pairs of an update of glove (default: 8192)")
-    add.add_argument("--learning-rate", type=float, help="(default: 0.025, of glove 0.05)")
+    numbered(add, "--buckets", 1, help="rows that the n-grams share (default: 200000)")
+    numbered(add, "--batch", 1, help="pairs of an update of glove (default: 8192)")
+    numbered(add, "--learning-rate", 0, float, help="(default: 0.025, of glove 0.05)")
     add.add_argument(
         "--words", choices=("bert", "regex", "blanks"), help="what splits lines into words (default: bert)"
     )
     add.add_argument("--cased", action="store_true", help="keep case and accents")
-    add.add_argument("--seed", type=int, help="(default: 0)")
+    numbered(add, "--seed", 0, help="(default: 0)")
     add.add_argument("--text-field", default="text", help="column of the text in tables")
     encoding_option(add)
     out_options(add)
@@ -84,5 +86,5 @@ def add(command: Declare) -> None:
     add = command("nearest", _nearest, "the words of the highest cosine with a word")
     add.add_argument("words", nargs="+", metavar="WORD")
     add.add_argument("--vectors", required=True, metavar="DIR", help="of kerasbert vectors, or a file of vectors")
-    add.add_argument("--top", type=int, default=10, help="how many words")
+    numbered(add, "--top", 1, default=10, help="how many words")
     add.add_argument("--json", action="store_true")
