@@ -28,6 +28,10 @@ def check_texts(texts: Iterable[str], instead: str) -> None:
         instead: what to do, with {file} in it.
     """
     for text in texts:
+        if text == "-":
+            raise InputError(
+                "- is no text: predict, encode, fill-mask and run read the standard input where no text is given"
+            )
         if os.path.isfile(text):
             raise InputError(f"{text} is a file, expected a text: {instead.format(file=text)}")
 
