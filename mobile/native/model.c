@@ -204,9 +204,10 @@ kb_status kb_model_prompt(const kb_model *m, kb_text name, kb_text *text, kb_mes
       *text = m->prompts[i + 1];
       return KB_OK;
     }
-    if (used < sizeof known) used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kb_show(m->prompts[i]).text);
+    if (m->prompts[i].size > 0 && used < sizeof known)
+      used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", kb_show(m->prompts[i]).text);
   }
-  return kb_fail(message, KB_ARGUMENT, "no prompt '%s': the file has %s", kb_show(name).text, i ? known : "none");
+  return kb_fail(message, KB_ARGUMENT, "no prompt '%s': the file has %s", kb_show(name).text, used ? known : "none");
 }
 
 static kb_status read_options(kb_model *m, const kb_json *json, kb_message *message) {

@@ -115,7 +115,7 @@ def test_every_function_of_the_header_is_exported(monkeypatch):
     """Those that ctypes calls, what tells an app the names of the signatures, and a runner, which a browser has of LiteRT.js."""
     runner = {name for name in build.exported() if name.startswith("kb_runner")}
     others = {"kb_model_settings", "kb_rows_result", "kb_detokenize"}
-    others |= {name for name in build.exported() if name.startswith("kb_index")}
+    others |= {name for name in build.exported() if name.startswith(("kb_index", "kb_writing"))}
     assert set(build.exported()) - runner == {*native._SIGNATURES, *others}
     assert {"kb_runner_open", "kb_runner_answer", "kb_runner_cancel"} < runner
     monkeypatch.setattr(shutil, "which", lambda name, **_: name)

@@ -85,11 +85,11 @@ def test_trim(finetuned, data, tmp_path, capsys):
         (["--sparsity", "0.5", "--data", "x", "--unlabelled", "x"], "--unlabelled needs --teacher"),
         (
             ["--sparsity", "0.5", "--data", "x", "--teacher", "no"],
-            "no file or folder x. Check the path",
+            "no model directory no",
         ),
         (
             ["--sparsity", "1.5", "--data", "x"],
-            "--sparsity must be a share between 0 and 1, such as 0.33. Received: 1.5",
+            "sparsity must be in [0, 1), such as 0.5. Received: 1.5",
         ),
         (["--layers", "0,9"], "no layer has number 9, expected 0 to 1"),
     ],
