@@ -43,6 +43,7 @@ OTHERS = (  # first bytes of what is no text, and what to do
     (b"\xd0\xcf\x11\xe0", "an old Office document: save it as text or csv"),
     (b"\x7fELF", "a program"),
 )
+WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 MARKUP = re.compile(r"\s*<(!doctype|html|\?xml|mediawiki|head|body)\b", re.IGNORECASE)
 MARKUP_NAMES = (".html", ".htm", ".xhtml", ".xml")
 _DEFAULT: contextvars.ContextVar[str | None] = contextvars.ContextVar("encoding", default=None)
@@ -221,8 +222,10 @@ def _read(file: Any, count: int) -> bytes:
 
 def _refuse_others(path: str | os.PathLike, head: bytes, codec: str) -> None:
     found = _other(head)
-    text = head.decode(codec, "ignore")
-    if plain_name(path).suffix.lower() in MARKUP_NAMES or MARKUP.match(text):
+    text, ending = head.decode(codec, "ignore"), plain_name(path).suffix.lower()
+    if found and ending in WORKBOOKS:
+        found = "a workbook: save its sheet as csv (in Excel: CSV UTF-8) and give that"
+    if ending in MARKUP_NAMES or MARKUP.match(text):
         found = "HTML or XML: extract its text first (trafilatura, or wikiextractor for Wikipedia's dumps)"
     if found:
         raise InputError(f"{path} is {found}")

@@ -179,6 +179,7 @@ def test_text_that_begins_with_a_bracket_is_text(tmp_path, text):
         ("a.txt", "\n <!DOCTYPE html><html>", r"a\.txt is HTML or XML: extract"),
         ("a.txt", "version https://git-lfs.github.com/spec/v1\noid x\n", r"a\.txt is a git-lfs pointer.*git lfs pull"),
         ("a.txt", "%PDF-1.7\n", r"a\.txt is a PDF: extract its text"),
+        ("a.xlsx", "PK\x03\x04", r"a\.xlsx is a workbook: save its sheet as csv"),
         ("a.docx", "PK\x03\x04", r"a\.docx is a zip archive \(as docx"),
         ("a.bin", "text\x00\x01\x02", r"a\.bin is no text: 3 of its first 7 characters are control characters"),
     ],
