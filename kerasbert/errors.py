@@ -42,7 +42,9 @@ def no_file(path: str | os.PathLike, what: str = "file or folder") -> InputError
     no file or folder rows.csv. Check the path
     """
     if is_pipe(path):
-        return InputError(f"{path} is a pipe or a device, and files are read more than once: write it to a file and give that")
+        return InputError(
+            f"{path} is a pipe or a device, and files are read more than once: write it to a file and give that"
+        )
     if os.fspath(path) in ("-", b"-"):
         return InputError("- is no file, and the standard input cannot be read twice: write it to a file and give that")
     return InputError(f"no {what} {path}. Check the path")

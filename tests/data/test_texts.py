@@ -215,4 +215,6 @@ def test_a_pipe_is_refused_before_it_is_read(command, tmp_path, pretrained, caps
     os.mkfifo(tmp_path / "pipe")  # reading it would wait for ever
     names = {"P": tmp_path / "pipe", "RUN": pretrained, "OUT": tmp_path / "out", "OUT.npy": tmp_path / "out.npy"}
     assert main([str(names.get(word, word)) for word in command.split()]) == 2
-    assert "pipe is a pipe or a device, and files are read more than once: write it to a file" in capsys.readouterr().err
+    assert (
+        "pipe is a pipe or a device, and files are read more than once: write it to a file" in capsys.readouterr().err
+    )

@@ -347,5 +347,9 @@ def test_what_is_no_file_is_refused_at_once(command, kind, tmp_path, capsys):
     if (command, kind) == ("benchmark", "folder"):
         pytest.skip("a model directory may be measured")
     assert main([command, str(path), *more.get(command, [])]) == 2
-    what = "a folder, expected a .tflite file" if kind == "folder" else "a pipe or a device, and files are read more than once"
+    what = (
+        "a folder, expected a .tflite file"
+        if kind == "folder"
+        else "a pipe or a device, and files are read more than once"
+    )
     assert capsys.readouterr().err.startswith(f"error: {path} is {what}")
