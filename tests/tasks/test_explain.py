@@ -274,7 +274,7 @@ def test_the_command_writes_a_page_and_says_what_is_wrong(classifier, tmp_path, 
             ["--data", str(table), "--explain", new],
             "--explain shows a few texts: give them as arguments, by --pair or on",
         ),
-        (["the cat", "--explain", new, "--explain-steps", "0"], "steps must be a whole number from 1 to 1000"),
+        (["the cat", "--explain", new, "--explain-steps", "1001"], "steps must be a whole number from 1 to 1000"),
     ):
         with battery.eagerly():
             assert cli.main(["predict", run, *arguments]) == 2
