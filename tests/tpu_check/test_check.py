@@ -30,7 +30,7 @@ def run(capsys, *arguments) -> tuple[int, str, str]:
         (["bert/bse"], "no model 'bert/bse'. Nearest: 'bert/base'"),
         (["bert/base", "--topology", "v5e"], "no topology 'v5e', expected CHIP:AxB"),
         (["bert/base", "--topology", "v5f:2x2"], "no TPU chip 'v5f'. Nearest: 'v5"),
-        (["bert/base", "--batch", "0"], "batch must be at least 1. Received: 0"),
+        (["bert/base", "--batch", "0"], "batch must be a whole number of at least 1. Received: 0"),
         (["bert/tiny", "--length", "1024", "--lower-only"], "length 1024, expected at most 512"),
         (
             ["bert/tiny", "--precision", "mixed_float16", "--lower-only"],
