@@ -243,9 +243,12 @@ def in_chunks(run: Callable[[dict], dict], packed: dict[str, tf.Tensor], most: i
 
 def _joined(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
     """Rows [A, ...] and [B, ...], one behind the other, each as wide as the wider."""
-    if None in first.shape[1:]:
+    known = first.shape[1:]
+    if None in known:
         widths = tf.maximum(tf.shape(first), tf.shape(second))[1:]
         first, second = (
             tf.pad(each, tf.pad((widths - tf.shape(each)[1:])[:, None], [[1, 0], [1, 0]])) for each in (first, second)
         )
-    return tf.concat([first, second], axis=0)
+    rows = tf.concat([first, second], axis=0)
+    rows.set_shape([None, *known])
+    return rows

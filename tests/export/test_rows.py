@@ -47,13 +47,20 @@ def test_answers_as_wide_as_their_rows_are_filled_up():
 
     def some(rows):
         ids = weight * rows["token_ids"]
-        return {"twice": ids, "texts": tf.strings.as_string(ids), "deep": ids[:, :, None] + tf.zeros_like(ids)[:, None]}
+        of_two = tf.stack([ids, -ids], axis=2)  # as the logits of spans: [rows, W, 2]
+        return {
+            "of_two": of_two,
+            "twice": ids,
+            "texts": tf.strings.as_string(ids),
+            "deep": ids[:, :, None] + tf.zeros_like(ids)[:, None],
+        }
 
     run = tf.function(lambda given: signatures.one_or_more(some, given), [SPEC], autograph=False)
     given = packed([*range(1, 40)])
     twice, widths = 2 * given["token_ids"], given["padding_mask"].sum(1)
     found = run({name: tf.constant(value) for name, value in given.items()})
     np.testing.assert_array_equal(found["twice"], twice)
+    np.testing.assert_array_equal(found["of_two"], np.stack([twice, -twice], axis=2))
     for texts, row, width in zip(found["texts"].numpy().tolist(), twice.tolist(), widths):
         assert texts[:width] == [str(each).encode() for each in row[:width]]
         assert {*texts[width:]} <= {b"0", b""}
