@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import json
-import os
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -173,15 +172,17 @@ def _of_file_itself(options: argparse.Namespace) -> Iterable[tuple[str, Any]]:
     file, *queries = options.texts
     tables.check_texts(queries, "FILE comes first, then the queries")
     options.data = file
-    passages = list(_source(options))
+    source = _source(options)
+    passages = list(source)
     settings = {"length": options.length, "language": options.language, "prompt_name": options.prompt_name}
     check_read(options)
     from kerasbert.tasks.load import load
     from kerasbert.tasks.similarity import searched
 
     found = searched(load(options.model), [each.text for each in passages], queries, top=options.top, **settings)
-    if not os.path.isdir(file):
+    if source.folder is None:
         return zip(queries, found)
+    tables.tell(source.folder.told())
     named = ([dataclasses.replace(hit, id=passages[hit.index].id) for hit in hits] for hits in found)
     return zip(queries, named)
 

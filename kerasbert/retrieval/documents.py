@@ -32,9 +32,12 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike, column: str | None = None) -> None:
         self.path, self.column = Path(path), column
-        found = list(self._found())
-        self.files = [file for file in found if plain_name(file).suffix.lower() in READ]
-        self.left = [file.relative_to(self.path).as_posix() for file in found if file not in set(self.files)]
+        self.files, self.left = list[Path](), list[str]()
+        for file in self._found():
+            if plain_name(file).suffix.lower() in READ:
+                self.files.append(file)
+            else:
+                self.left.append(file.relative_to(self.path).as_posix())
         if not self.files:
             raise InputError(f"{path} holds no documents, expected files ending in {', '.join(READ)}")
 

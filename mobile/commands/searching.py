@@ -62,6 +62,7 @@ def _index(options: argparse.Namespace) -> None:
     check_read(options, "json")
     with tables.telling_truncated():
         count = write(model, source, options.out)
+    tables.tell(source.folder.told() if source.folder is not None else ())
     size = os.path.getsize(options.out)
     left = f"; {len(source.blank)} texts hold nothing to read and are left out" if source.blank else ""
     about = {"out": options.out, "texts": count, "bytes": size, "left_out": len(source.blank)}

@@ -177,8 +177,8 @@ class Runner:
                 and the others of `answers.generation.GenerationKind`, but target_length and those of training alone.
             prompt_name: str, of the prompt before each text, of those of a file of vectors; "" for none.
         """
-        options = options if prompt_name is None else {**(options or {}), "prompt_name": prompt_name}
         kind, settings, parts = self._asked(options), self._settings(language), self._parts(texts)
+        kind = kind.with_prompt(prompt_name)
         limits, found = top is not None or threshold is not None, []
         kind = kind.ranking(top, threshold) if limits else kind
         for begin in range(0, len(parts), BLOCK):  # a block of rows at a time, however many texts there are
@@ -226,8 +226,6 @@ class Runner:
 
     def _asked(self, options: Mapping[str, Any] | None, generates: bool = False) -> Any:
         """The kind with the options of a call, which a file that generates alone has."""
-        if self.bundle.answering and options and set(options) == {"prompt_name"}:
-            return self.kind.with_prompt(options["prompt_name"])
         if self.bundle.answering and (options or generates):
             said = f"{next(iter(options))} is given, and " if options else ""
             raise InputError(f"{said}{self.path} answers with a {self.kind.name}: it generates no texts")
@@ -267,7 +265,9 @@ class Runner:
 
     def index(self, texts: Sequence[Any], vectors: np.ndarray | None = None) -> "Index":
         """Texts among which `Index.nearest` finds those that are nearest to another; see `Index`."""
-        return __getattr__("Index")(self, texts, vectors)
+        from kerasbert.answers.vector import Index
+
+        return Index(self, texts, vectors)
 
     def outputs(
         self, texts: Sequence[Any], *, language: str | None = None, prompt_name: str | None = None

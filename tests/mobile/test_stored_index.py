@@ -220,3 +220,12 @@ def test_notes_and_queries_that_lose_tokens_are_told(file, tmp_path, capsys):
     for among, said in ((out, "1 of 2 texts have"), (tmp_path / "notes.txt", "2 of 4 texts have")):
         assert main(["nearest", str(file), long, "the river", "--among", str(among), "--no-cache"]) == 0
         assert capsys.readouterr().err == f"{said} more than 24 tokens: truncated\n"
+
+
+def test_what_a_folder_of_documents_leaves_out_is_told(file, tmp_path, capsys):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("the cat\n")
+    (docs / "c.pdf").write_bytes(b"%PDF-1.7")
+    assert main(["index", str(file), str(docs), "--out", str(tmp_path / "a.kbindex"), "--no-cache"]) == 0
+    assert "left out: c.pdf" in capsys.readouterr().err

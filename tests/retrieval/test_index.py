@@ -63,7 +63,9 @@ def test_a_folder_of_documents_is_searched_and_a_hit_tells_where_it_stands(model
     said = capsys.readouterr().out
     assert said == "1.0000\ta happy dog\ta.txt:4\n"
     assert main(["search", str(model), str(docs), "a happy dog", "--top", "1"]) == 0
-    assert capsys.readouterr().out == said
+    found = capsys.readouterr()
+    assert found.out == said
+    assert "1 files are no documents by their endings and are left out: c.pdf" in found.err
     assert kb.Index(out).search("who: cat; what: sings", 1)[0].id == "b.csv:2"
     assert main(["encode", str(model), "--data", str(docs), "--out", str(tmp_path / "v.npy")]) == 2
     assert "is a directory, expected a file" in capsys.readouterr().err

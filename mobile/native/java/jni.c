@@ -289,28 +289,27 @@ CORE(jbyteArray, kind)(JNIEnv *env, jclass core, jlong runner) {
   return bytes_of(env, kind, strlen(kind));
 }
 
-CORE(jbyteArray, prompted)(JNIEnv *env, jclass core, jlong runner, jobjectArray arrays) {
+/* `prompted`: the first of the arrays is the name of a prompt. */
+static jbyteArray answered(JNIEnv *env, jlong runner, jobjectArray arrays, jboolean words, int prompted) {
   kb_message message;
   size_t count = 0;
   kb_text *texts = copies(env, arrays, &count), json;
   kb_status status;
-  (void)core;
   if (texts == NULL) return NULL;
-  status = kb_runner_prompted(pointer(runner), texts[0], texts + 1, count - 1, &json, &message);
+  if (prompted) status = kb_runner_prompted(pointer(runner), texts[0], texts + 1, count - 1, &json, &message);
+  else status = kb_runner_answer(pointer(runner), texts, count, words, &json, &message);
   drop(texts, count);
   return failed(env, status, message.text) ? NULL : bytes_of(env, json.data, json.size);
 }
 
-CORE(jbyteArray, ask)(JNIEnv *env, jclass core, jlong runner, jobjectArray arrays, jboolean words) {
-  kb_message message;
-  size_t count = 0;
-  kb_text *texts = copies(env, arrays, &count), json;
-  kb_status status;
+CORE(jbyteArray, prompted)(JNIEnv *env, jclass core, jlong runner, jobjectArray arrays) {
   (void)core;
-  if (texts == NULL) return NULL;
-  status = kb_runner_answer(pointer(runner), texts, count, words, &json, &message);
-  drop(texts, count);
-  return failed(env, status, message.text) ? NULL : bytes_of(env, json.data, json.size);
+  return answered(env, runner, arrays, 0, 1);
+}
+
+CORE(jbyteArray, ask)(JNIEnv *env, jclass core, jlong runner, jobjectArray arrays, jboolean words) {
+  (void)core;
+  return answered(env, runner, arrays, words, 0);
 }
 
 /* A java.util.function.Predicate that gets pieces. */
