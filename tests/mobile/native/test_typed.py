@@ -222,12 +222,15 @@ def test_in_chromium(served, file):
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory) -> Asked:
-    """A file of vectors, its index of 200 texts, and the three nearest to each of them, without those that are there twice."""
+    """A file of vectors, its index of 200 texts, and the three nearest to each of them, without those that are there twice.
+
+    After the file's default prompt, as the drivers ask for vectors.
+    """
     path, texts = network("sts", tmp_path_factory.mktemp("searched")), list(dict.fromkeys(asked("sts", 200)))
     with load(path, cache=False) as python:
         write_index(python, ((f"n{i}", text) for i, text in enumerate(asked("sts", 200))), f"{path}.kbindex")
         index = StoredIndex(python, f"{path}.kbindex")
-        found = [[[hit.index, hit.score, hit.id, hit.text] for hit in index.nearest(text, 3)] for text in texts]
+        found = [[[hit.index, hit.score, hit.id, hit.text] for hit in index.nearest(text, 3, "passage")] for text in texts]
     return Asked("sts", path, "index", [f"0 {word(text)}" for text in texts], found)
 
 
