@@ -230,7 +230,9 @@ def searched(tmp_path_factory) -> Asked:
     with load(path, cache=False) as python:
         write_index(python, ((f"n{i}", text) for i, text in enumerate(asked("sts", 200))), f"{path}.kbindex")
         index = StoredIndex(python, f"{path}.kbindex")
-        found = [[[hit.index, hit.score, hit.id, hit.text] for hit in index.nearest(text, 3, "passage")] for text in texts]
+        found = [
+            [[hit.index, hit.score, hit.id, hit.text] for hit in index.nearest(text, 3, "passage")] for text in texts
+        ]
     return Asked("sts", path, "index", [f"0 {word(text)}" for text in texts], found)
 
 
