@@ -95,7 +95,7 @@ REFUSED = {
         ["vectors", "a.txt", "--kind", "glove", "--format", "fasttext"],
         "--format fasttext holds n-grams, which glove",
     ),
-    "format": (["vectors", "a.txt", "--format", "vex"], "no format of vectors 'vex'. Nearest: 'vec'"),
+    "format": (["vectors", "a.txt", "--format", "vex"], "Received: 'vex'. Nearest: 'vec'"),
     "absent": (["vectors", "none.txt", "--kind", "glove"], "no file none.txt"),
     "rare": (["vectors", "a.txt", "--kind", "glove", "--min-count", "9"], "no word of the text occurs 9 times"),
     "ragged": (["vectors", "ragged.vec"], r"ragged.vec, line 3: 1 numbers, expected 2"),
