@@ -72,21 +72,24 @@ SYNONYMS: dict[str, tuple[str, ...]] = {  # name -> ours, of which the first tha
 OPTIONS = {  # option of others -> ours, with its value where that is known
     "--device": "--strategy cpu, gpu or tpu:NAME",
     "--gpus": "--strategy gpu:N",
+    **{f"--{name}": f"--strategy {name}" for name in ("cpu", "gpu")},
+    "--tpu": "--strategy tpu:NAME",
     "--fp16": "--precision mixed_float16",
     "--half": "--precision mixed_float16",
+    "--mixed-precision": "--precision",
     "--bf16": "--precision mixed_bfloat16",
     "--lr": "--learning-rate",
     "--max-length": "--length",
     "--max-len": "--length",
     "--max-seq-length": "--length",
-    "--max-seq-len": "--length",
-    "--batch-size": "--batch",
+    **dict.fromkeys(("--max-seq-len", "--seq-len", "--seq-length", "--sequence-length"), "--length"),
+    **dict.fromkeys(("--batch-size", "--batchsize", "--bs"), "--batch"),
     "--train-batch-size": "--batch",
     "--per-device-train-batch-size": "--batch",
     "--per-device-eval-batch-size": "--batch",
     "--gradient-accumulation-steps": "--accumulate",
     "--num-train-epochs": "--epochs",
-    "--num-epochs": "--epochs",
+    **dict.fromkeys(("--num-epochs", "--n-epochs", "--epoch"), "--epochs"),
     "--max-steps": "--steps",
     "--warmup-steps": "--warmup",
     "--max-grad-norm": "--clip",
@@ -114,8 +117,33 @@ OPTIONS = {  # option of others -> ours, with its value where that is known
     "--force": "--overwrite",
     "--overwrite-output-dir": "--overwrite",
     "--vocab-size": "--size",
+    **dict.fromkeys(("--vocab", "--vocab-file", "--vocabulary", "--tokenizer-name", "--tokenizer-path"), "--tokenizer"),
+    **dict.fromkeys(("--k", "--top-k"), "--top"),
+    **dict.fromkeys(("--scheduler", "--lr-scheduler-type"), "--schedule"),
+    **dict.fromkeys(("--optim", "--optimiser"), "--optimizer"),
+    **dict.fromkeys(("--num-workers", "--num-threads", "--workers", "--jobs"), "--processes"),
+    **dict.fromkeys(("--config", "--settings"), "--set"),
     "--dropout": "--set dropout=0.1",
     **dict.fromkeys(("--test", "--eval", "--eval-data", "--test-data"), "--data"),
+}
+PLACES = {  # options of others for what stands without an option here -> what that is called in the help
+    **dict.fromkeys(
+        ("--model", "--model-name", "--model-name-or-path", "--model-path", "--model-dir", "--checkpoint", "--run"),
+        ("RUN", "MODEL/SIZE", "TEACHER", "DIR"),
+    ),
+    **dict.fromkeys(("--text", "--texts", "--sentence", "--sentences", "--query", "--prompt"), ("TEXT", "QUERY")),
+    **dict.fromkeys(("--corpus", "--file", "--files", "--input", "--text-file", "--train-file"), ("FILE", "PATH")),
+}
+ABSENT = {  # options of others that need none here -> why
+    **dict.fromkeys(
+        ("--resume", "--resume-from-checkpoint", "--continue"),
+        "the same command with the same --out goes on where a run was stopped",
+    ),
+    **dict.fromkeys(("--num-labels", "--n-classes", "--num-classes"), "labels are counted in the data"),
+    **dict.fromkeys(("--cache-dir", "--cache"), "models of the hub are kept in $HF_HUB_CACHE"),
+    "--version": "kerasbert --version shows it",
+    **dict.fromkeys(("--verbose", "--log-level"), "a traceback is shown with --debug"),
+    **dict.fromkeys(("--logging-dir", "--tensorboard"), "the curves are shown by kerasbert report RUN"),
 }
 COMPRESSING = ("--quantize", "--calibration", "--min-agreement", "--lengths", "--target")  # options that make a .tflite
 DESK = (  # the commands of kerasbert that people look for in kerasbert-mobile

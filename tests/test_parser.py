@@ -21,10 +21,16 @@ COMMANDS = next(action for action in cli.parser()._actions if isinstance(action,
     [
         ("finetunee RUN", "no command 'finetunee'. Nearest: 'finetune'. See kerasbert --help"),
         ("finetune RUN --lr 3", "no option '--lr'. Nearest: '--learning-rate'. See kerasbert finetune --help"),
-        (
-            "finetune RUN --epoch=3",
-            "the following arguments are required: --task, --out. See kerasbert finetune --help",
-        ),
+        ("finetune RUN --epoch=3", "no option '--epoch'. Nearest: '--epochs'. See kerasbert finetune --help"),
+        ("pretrain RUN --k 3", "no option '--k'. See kerasbert pretrain --help"),  # not --keep-every
+        ("finetune RUN --save 3", "no option '--save', expected --save-every. See kerasbert finetune --help"),
+        ("finetune RUN --keep 3", "no option '--keep', expected --keep-head or --keep-every. See kerasbert"),
+        ("data FILE --text body", "no option '--text', expected --text-field. See kerasbert data --help"),
+        ("finetune --model RUN", "no option '--model': RUN stands without an option. See kerasbert finetune --help"),
+        ("encode RUN --text a", "no option '--text': TEXT stands without an option. See kerasbert encode --help"),
+        ("finetune RUN --gpu", "no option '--gpu'. Here it is --strategy gpu. See kerasbert finetune --help"),
+        ("finetune RUN -o x", "no option '-o'. Nearest: '--out'. See kerasbert finetune --help"),
+        ("pretrain RUN --resume", "no option '--resume': the same command with the same --out goes on where"),
         ("show bert/base --jsn", "no option '--jsn'. Nearest: '--json'. See kerasbert show --help"),
         (
             "list modelz",

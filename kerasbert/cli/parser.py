@@ -43,7 +43,8 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, **keywords: Any) -> None:
-        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **keywords})
+        # an option is written whole: a beginning that names one today (--k for --keep-every) is taken for another tomorrow
+        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False, **keywords})
         self.mixing = False
         self.written: dict[str, str] = {}  # what the user wrote: name -> option
         self.siblings: Mapping[str, argparse.ArgumentParser] = {}  # commands of the same program
@@ -96,27 +97,30 @@ class Parser(argparse.ArgumentParser):
     def _check_options(self, args: Sequence[str]) -> None:
         """Refuse an unknown option before anything else is missed."""
         for name in (arg.partition("=")[0] for arg in itertools.takewhile(lambda arg: arg != "--", args)):
-            known = any(option.startswith(name) for option in self._option_string_actions)
-            if name == "--text" and name not in self._option_string_actions and self._takes_texts():
-                self.error("no option '--text': a text stands without one")
-            if name.startswith("--") and " " not in name and not known:
+            if re.fullmatch(r"--\S+|-[A-Za-z]", name) and name not in self._option_string_actions:
                 self.error(f"no option {name!r}{self._meant(name)}")
 
-    def _takes_texts(self) -> bool:
-        return any(str(action.metavar).startswith("TEXT") for action in self._actions if not action.option_strings)
-
     def _meant(self, name: str) -> str:
-        """The option that was meant: by what others call it, by its initials, else by spelling; "" where none is."""
+        """What was meant: a place, by what others call it an option, by its initials, else by spelling; "" for none."""
         known = [option for option in self._option_string_actions if option.startswith("--")]
+        foreign = name.lower().replace("_", "-")
+        places = [str(action.metavar) for action in self._actions if not action.option_strings]
+        if place := next((place for place in field_names.PLACES.get(foreign, ()) if place in places), ""):
+            return f": {place} stands without an option"
         ours, _, value = field_names.option(name).partition(" ")
         if ours in known:
             return f". Here it is {ours} {value}" if value else f". Nearest: {ours!r}"
+        if foreign in field_names.ABSENT:
+            return f": {field_names.ABSENT[foreign]}"
+        letters = name.strip("-").lower()
+        begun = [option for option in known if len(letters) > 1 and option[2:].startswith(letters)]
+        if begun:
+            return f", expected {' or '.join(begun)}"
         if held := [command for command, each in self.siblings.items() if name in each._option_string_actions]:
             others = ", ".join(held[:4]) + (" and others" if len(held) > 4 else "")
             return f": it is an option of {others}"
         if name in field_names.COMPRESSING:
             return ": it is an option of kerasbert-mobile compress"
-        letters = name.strip("-").lower()
         initials = [option for option in known if "".join(word[:1] for word in option[2:].split("-")) == letters]
         close = initials[0] if initials else nearest(letters, [option[2:] for option in known])
         return f". Nearest: {'--' + close.removeprefix('--')!r}" if close else ""
