@@ -2,7 +2,7 @@
 
 from kerasbert.checkpoints.directory import (
     ModelInfo,
-    describe,
+    ModelParts,
     head_names,
     load_encoder,
     load_weights,
@@ -16,7 +16,7 @@ from kerasbert.checkpoints.save import export_checkpoint
 
 __all__ = [
     "ModelInfo",
-    "describe",
+    "ModelParts",
     "export_checkpoint",
     "head_names",
     "import_checkpoint",

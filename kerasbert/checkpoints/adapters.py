@@ -19,7 +19,7 @@ import numpy as np
 from kerasbert import registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints import directory, source
-from kerasbert.checkpoints.directory import ModelInfo, Weights, read_model_json, read_tensors, save_model
+from kerasbert.checkpoints.directory import ModelInfo, ModelParts, Weights, read_model_json, read_tensors, save_model
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
@@ -102,39 +102,25 @@ def digest(weights: Mapping[str, np.ndarray], without: Any = ()) -> str:
     return found.hexdigest()
 
 
-def write_adapter(
-    folder: Path,
-    *,
-    spec: Spec,
-    arrays: Mapping[str, np.ndarray],
-    name: str,
-    heads: Mapping[str, Mapping[str, np.ndarray]] | None = None,
-    task: Mapping[str, Any] | None = None,
-    labels: Any = None,
-    plugin: Mapping[str, str] | None = None,
-    pooler: bool = True,
-) -> None:
+def write_adapter(folder: Path, parts: ModelParts, pooler: bool = True) -> None:
     """Write the files of an adapter into an existing folder.
 
     Args:
-        spec: of the adapted model.
-        arrays: weight name -> array of its whole encoder.
-        name, task, labels, plugin: as those of `write_model`.
-        heads: head name -> {weight name: array}.
+        parts: of the adapted model; its tokenizer is the base's and not written.
         pooler: whether the pooler is no longer the base's.
 
     Raises:
         InputError: nothing adapts the model.
     """
+    spec, name = parts.encoder.spec, parts.name
     if spec == spec.base:
         raise InputError(f"{name} has no LoRA and no adapters, expected one that has: kerasbert finetune --lora 8")
+    arrays = {weight: directory.as_array(value) for weight, value in parts.weights().items()}
     own = {weight: value for weight, value in arrays.items() if adapts(spec, weight, pooler)}
     about = {"base": {"name": name, "digest": digest(arrays, own)}}
-    own |= {f"heads/{head}/{weight}": value for head, part in (heads or {}).items() for weight, value in part.items()}
     write_safetensors(folder / WEIGHTS, {weight: value.shape for weight, value in own.items()}, own.__getitem__)
     about |= {"files": {WEIGHTS: {"sha256": files.sha256(folder / WEIGHTS)}}}
-    described = directory.describe(spec, name, task, labels, plugin) | {"format": FORMAT} | about
-    files.write_json(folder / source.ADAPTER, described)
+    files.write_json(folder / source.ADAPTER, parts.to_json() | {"format": FORMAT} | about)
 
 
 def read_adapter(path: str | os.PathLike, base: ModelInfo) -> Adapter:

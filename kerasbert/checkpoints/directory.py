@@ -78,37 +78,14 @@ def named_weights(model: Any) -> dict[str, Any]:
     return names(model)
 
 
-def save_model(directory: str | os.PathLike, *, replace: bool = False, **parts: Any) -> None:
-    """Write a model directory, whole or not at all; `parts` are the arguments of `write_model`.
-
-    Raises:
-        InputError: the directory holds something already (unless `replace`), or the disk is full.
-    """
-    with files.new_directory(directory, replace) as folder:
-        write_model(folder, **parts)
-
-
-def write_model(
-    folder: str | os.PathLike,
-    *,
-    encoder: "Encoder",
-    name: str,
-    heads: Mapping[str, Any] | None = None,
-    tokenizer: Tokenizer | None = None,
-    task: Mapping[str, Any] | None = None,
-    labels: Sequence[str] | None = None,
-    plugin: Mapping[str, str] | None = None,
-    source: Mapping[str, str] | None = None,
-    languages: Mapping[str, int] | None = None,
-    generation: Mapping[str, Any] | None = None,
-) -> None:
-    """Write the files of a model directory into an existing folder.
+@dataclasses.dataclass(frozen=True)
+class ModelParts:
+    """What a model directory is written of.
 
     Args:
-        folder: an existing folder.
-        encoder: a built encoder with `.spec`.
+        encoder: a built encoder with `.spec`, or Weights.
         name: str, `family/size` or `family`.
-        heads: head name -> a built layer, or {weight name: array}.
+        heads: head name -> a built layer, or {weight name: array}; None for none.
         tokenizer: anything with `.save(directory)`, or None.
         task: dict with at least `kind`, or None.
         labels: names of the classes in order, or None.
@@ -117,24 +94,66 @@ def write_model(
         languages: language -> number, written beside the tokenizer's files.
         generation: as of `ModelInfo`.
     """
+
+    encoder: "Encoder | Weights"
+    name: str
+    heads: Mapping[str, Any] | None = None
+    tokenizer: Tokenizer | None = None
+    task: Mapping[str, Any] | None = None
+    labels: Sequence[str] | None = None
+    plugin: Mapping[str, str] | None = None
+    source: Mapping[str, str] | None = None
+    languages: Mapping[str, int] | None = None
+    generation: Mapping[str, Any] | None = None
+
+    def weights(self) -> dict[str, Any]:
+        """Weight name -> Keras variable or array; those of a head under `heads/NAME/`."""
+        weights = dict(named_weights(self.encoder))
+        for head, part in (self.heads or {}).items():
+            part = part if isinstance(part, Mapping) else named_weights(part)
+            weights |= {f"heads/{head}/{weight}": value for weight, value in part.items()}
+        return weights
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of model.json but for its hashes."""
+        return {
+            "format": FORMAT,
+            "family": self.name.partition("/")[0],
+            "name": self.name,
+            "spec": specs.to_dict(self.encoder.spec),
+            "task": dict(self.task) if self.task else None,
+            "labels": list(self.labels) if self.labels else None,
+            "plugin": dict(self.plugin) if self.plugin else None,
+            **({"source": dict(self.source)} if self.source else {}),
+            **({"generation": dict(self.generation)} if self.generation else {}),
+        }
+
+
+def save_model(directory: str | os.PathLike, *, replace: bool = False, **parts: Any) -> None:
+    """Write a model directory, whole or not at all; `parts` are the fields of `ModelParts`.
+
+    Raises:
+        InputError: the directory holds something already (unless `replace`), or the disk is full.
+    """
+    with files.new_directory(directory, replace) as folder:
+        write_model(folder, ModelParts(**parts))
+
+
+def write_model(folder: str | os.PathLike, parts: ModelParts) -> None:
+    """Write the files of a model directory into an existing folder."""
     folder = Path(folder)
-    weights = dict(named_weights(encoder))
-    for head, part in (heads or {}).items():
-        part = part if isinstance(part, Mapping) else named_weights(part)
-        weights |= {f"heads/{head}/{weight}": value for weight, value in part.items()}
+    weights, tokenizer = parts.weights(), parts.tokenizer
     write_safetensors(
         folder / WEIGHTS,
         {weight: tuple(value.shape) for weight, value in weights.items()},
-        lambda weight: _array(weights[weight]),
+        lambda weight: as_array(weights[weight]),
     )
     if tokenizer is not None:
         knowledge.save(tokenizer, folder / "tokenizer")
-    if table := languages or getattr(tokenizer, "languages", None):
+    if table := parts.languages or getattr(tokenizer, "languages", None):
         write_languages(folder / "tokenizer", table)
     written = [path for path in sorted((folder / "tokenizer").rglob("*")) if path.is_file()] + [folder / WEIGHTS]
-    content = describe(encoder.spec, name, task, labels, plugin) | {
-        **({"source": dict(source)} if source else {}),
-        **({"generation": dict(generation)} if generation else {}),
+    content = parts.to_json() | {
         "files": {
             path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": files.sha256(path)}
             for path in written
@@ -144,32 +163,13 @@ def write_model(
     files.write_json(folder / "model.json", content | {"sha256": _digest(content)})
 
 
-def describe(
-    spec: specs.Spec,
-    name: str,
-    task: Mapping[str, Any] | None = None,
-    labels: Sequence[str] | None = None,
-    plugin: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """The content of model.json but for its hashes; arguments as those of `write_model`."""
-    return {
-        "format": FORMAT,
-        "family": name.partition("/")[0],
-        "name": name,
-        "spec": specs.to_dict(spec),
-        "task": dict(task) if task else None,
-        "labels": list(labels) if labels else None,
-        "plugin": dict(plugin) if plugin else None,
-    }
-
-
 def _digest(content: Mapping[str, Any]) -> str:
     """sha256 of what model.json says, without the hash itself."""
     said = {name: value for name, value in content.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-def _array(value: Any) -> np.ndarray:
+def as_array(value: Any) -> np.ndarray:
     """A Keras variable or an array as float32 numpy."""
     # numpy 2 warns about the conversion that Keras and TensorFlow variables bring along, but not about .numpy()
     return np.asarray(value if isinstance(value, np.ndarray) else value.value.numpy(), np.float32)

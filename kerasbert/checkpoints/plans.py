@@ -24,7 +24,7 @@ class Imported:
         encoder: its Weights, or a built Keras model.
         heads: head name -> {weight: float32 array}.
         task: json of the task of its heads, or None.
-        described: tokenizer, labels, source and what else `directory.write_model` takes; a task of vectors is there alone.
+        described: tokenizer, labels, source and what else `directory.ModelParts` has; a task of vectors is there alone.
     """
 
     family: registry.Family

@@ -1,5 +1,6 @@
 """Model directories -> models: an encoder, or a task's model."""
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints import adapters, source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
-from kerasbert.layers.naming import values
 from kerasbert.registry import Family
 from kerasbert.storage import files
 from kerasbert.tasks.adapted_models import load_on
@@ -60,19 +60,18 @@ def save(
             f"save takes an encoder or a task's model, received {type(model).__name__}: save the encoder that it holds, "
             "or the whole by model.save('FILE.keras')"
         )
-    about: dict[str, Any] = {
-        "name": encoder.model_name or registry.family_of(encoder).name,
-        "task": task.to_json() if isinstance(task, Task) else task,
-        "labels": model.labels if task else None,
-        "plugin": registry.plugin_of(encoder),
-    }
-    generation = getattr(encoder, "generation", None)
+    parts = checkpoints.ModelParts(
+        encoder,
+        encoder.model_name or registry.family_of(encoder).name,
+        model.heads if task else None,  # of an imported encoder: arrays by name
+        task=task.to_json() if isinstance(task, Task) else task,
+        labels=model.labels if task else None,
+        plugin=registry.plugin_of(encoder),
+    )
     if adapter:
-        about["heads"] = (
-            {head: values(layer) for head, layer in model.heads.items()} if isinstance(task, Task) else None
-        )
+        parts = parts if isinstance(task, Task) else dataclasses.replace(parts, heads=None)
         with files.new_directory(directory, overwrite) as folder:
-            adapters.write_adapter(Path(folder), spec=encoder.spec, arrays=values(encoder), **about)
+            adapters.write_adapter(Path(folder), parts)
         return
     tokenizer = tokenizer or getattr(model, "tokenizer", None) or encoder.tokenizer
     if tokenizer is None:
@@ -82,15 +81,9 @@ def save(
         raise InputError(
             f"the tokenizer has {tokenizer.size} pieces, expected at most {rows}: the model's embeddings.vocabulary"
         )
-    checkpoints.save_model(
-        directory,
-        replace=overwrite,
-        encoder=encoder,
-        heads=model.heads if task else None,  # of an imported encoder: arrays by name
-        tokenizer=tokenizer,
-        generation=generation,
-        **about,
-    )
+    parts = dataclasses.replace(parts, tokenizer=tokenizer, generation=getattr(encoder, "generation", None))
+    with files.new_directory(directory, overwrite) as folder:
+        checkpoints.write_model(folder, parts)
 
 
 def held_task(model: Any, kind: TaskKind) -> tuple[dict[str, Any], Family]:

@@ -18,7 +18,7 @@ from kerasbert.data.dialects import current, default_reading
 from kerasbert.errors import InputError
 from kerasbert.inputs import numbers
 from kerasbert.layers.encoder import Encoder
-from kerasbert.layers.naming import names, values
+from kerasbert.layers.naming import names
 from kerasbert.lazy import Module
 from kerasbert.objectives.base import Objective
 from kerasbert.options import configured
@@ -281,11 +281,16 @@ class FineTuning(Job):
         told = {TOKEN_LENGTHS: self.train.length_quantiles()}
         return {"data": self.split.sources, "held_out": self.split.held_out, **told}
 
-    def model(self) -> dict[str, Any]:
-        about = {"name": self.name, "tokenizer": self.encoder.tokenizer, "labels": [*self.task.labels.values()]}
-        about["plugin"] = registry.plugin_of(self.encoder)
-        task = self.task.to_json() | {"length": self.longest}
-        return {"encoder": self.encoder, "heads": self.heads, "task": task, **about}
+    def model(self) -> checkpoints.ModelParts:
+        return checkpoints.ModelParts(
+            self.encoder,
+            self.name,
+            self.heads,
+            self.encoder.tokenizer,
+            task=self.task.to_json() | {"length": self.longest},
+            labels=[*self.task.labels.values()],
+            plugin=registry.plugin_of(self.encoder),
+        )
 
     def lines(self) -> Iterable[str]:
         lines = [*self.split.lines, *self.train.told("train: ", self.longest), *self.dev.told("dev: ", self.longest)]
@@ -319,11 +324,8 @@ class FineTuning(Job):
         spec = self.encoder.spec
         if not hasattr(spec, "base") or spec == spec.base:
             return
-        about = {name: value for name, value in self.model().items() if name not in ("encoder", "heads", "tokenizer")}
-        heads = {head: values(layer) for head, layer in self.heads.items()}
         with files.new_directory(Path(run.directory) / "adapter", replace=True, inside=True) as folder:
-            about |= {"heads": heads, "pooler": self.new_pooler, "arrays": values(self.encoder)}
-            adapters.write_adapter(folder, spec=spec, **about)
+            adapters.write_adapter(folder, self.model(), pooler=self.new_pooler)
 
     def trained(self, evaluation) -> None:
         for line in evaluation.state.get("remarks", ()):

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from kerasbert.checkpoints import ModelParts
 from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
 from kerasbert.storage.aside import newest
@@ -68,15 +69,13 @@ class Job:
         """Where the rows lie, as `open_run` takes them: data, held_out."""
         return {}
 
-    def model(self) -> dict[str, Any]:
-        """The arguments of `checkpoints.write_model`; called after `build`."""
+    def model(self) -> ModelParts:
+        """What the run's model directory is written of; called after `build`."""
         raise NotImplementedError
 
     def begin(self, run: Run) -> None:
         """Before the first update: make the directory of the run one whose checkpoints are models."""
-        model = self.model()
-        encoder, about = model.pop("encoder"), {name: model[name] for name in model if name != "heads"}
-        model_files.begin(run, encoder.spec, **about)
+        model_files.begin(run, self.model())
 
     def lines(self) -> Iterable[str]:
         """What is said before the first update; not asked for where the run is quiet."""
@@ -160,7 +159,7 @@ def _trained(job: Job, program: Objective) -> Any:
     job.trained(evaluation)
     if trainer.chief:
         job.finish(opened)
-        model_files.write(opened, **job.model())
+        model_files.write(opened, job.model())
     multiworker.barrier(job.devices)
     return job.result(opened)
 

@@ -5,29 +5,23 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import keras
 
 from kerasbert import checkpoints
+from kerasbert.checkpoints import ModelParts
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
-from kerasbert.spec import Spec
 from kerasbert.storage import files, folders
 from kerasbert.storage.remote import is_remote
 from kerasbert.text import knowledge
-from kerasbert.text.base import Tokenizer
 from kerasbert.training.runs import Run, say
 
 
-def write(run: Run, **parts: Any) -> None:
-    """Put a model directory's files into the run's directory, the weights last, and mark the run finished.
-
-    Args:
-        parts: the arguments of `checkpoints.write_model`.
-    """
+def write(run: Run, parts: ModelParts) -> None:
+    """Put a model directory's files into the run's directory, the weights last, and mark the run finished."""
     try:
-        _write(run, **parts)
+        _write(run, parts)
     except OSError as error:
         raise InputError(
             f"cannot write the model into {run.directory}: {error.strerror or error}. Its checkpoints are whole: free "
@@ -35,10 +29,10 @@ def write(run: Run, **parts: Any) -> None:
         ) from error
 
 
-def _write(run: Run, **parts: Any) -> None:
+def _write(run: Run, parts: ModelParts) -> None:
     remote, directory = is_remote(run.directory), Path(run.directory)
     with tempfile.TemporaryDirectory(prefix=".model.", dir=None if remote else run.directory) as folder:
-        checkpoints.write_model(folder, **parts)
+        checkpoints.write_model(folder, parts)
         made = Path(folder)
         if remote:
             folders.upload(made, str(run.directory), last="weights.safetensors")
@@ -54,18 +48,14 @@ def _write(run: Run, **parts: Any) -> None:
     run.finish()
 
 
-def begin(run: Run, spec: Spec, name: str, tokenizer: Tokenizer, **parts: Any) -> None:
-    """Put model.json and the tokenizer into a local run's directory before the first update: a checkpoint is a model then.
-
-    Args:
-        parts: task, labels, plugin: what `checkpoints.describe` takes.
-    """
+def begin(run: Run, parts: ModelParts) -> None:
+    """Put model.json and the tokenizer into a local run's directory before the first update: a checkpoint is a model then."""
     directory = Path(run.directory)
     if is_remote(run.directory) or (directory / "model.json").exists():
         return
-    if tokenizer is not None:
-        knowledge.save(tokenizer, directory / "tokenizer")
-    files.write_json(directory / "model.json", checkpoints.describe(spec, name, **parts))
+    if parts.tokenizer is not None:
+        knowledge.save(parts.tokenizer, directory / "tokenizer")
+    files.write_json(directory / "model.json", parts.to_json())
 
 
 def load_heads(directory: str | os.PathLike, heads: Mapping[str, keras.layers.Layer]) -> None:

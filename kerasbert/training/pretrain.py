@@ -123,10 +123,9 @@ class Pretraining(Job):
             warn_of_memory(self.place, spec, *size, half, predicted, kept)
         return program
 
-    def model(self) -> dict[str, Any]:
+    def model(self) -> checkpoints.ModelParts:
         encoder, heads = self.source.encoder, self.program.model.heads
-        about = {"name": self.source.name, "tokenizer": self.tokenizer, "plugin": self.config.plugin}
-        return {"encoder": encoder, "heads": heads, **about}
+        return checkpoints.ModelParts(encoder, self.source.name, heads, self.tokenizer, plugin=self.config.plugin)
 
     def lines(self) -> Iterable[str]:
         lines, base = [self.source.remark] if self.source.remark else [], self.program.baseline(self.first)

@@ -145,9 +145,9 @@ class SeveralTasks(Job):
         sources = {name: part.split.sources.items() for name, part in self.parts.items()}
         return {"data": {f"{name}/{split}": source for name, each in sources.items() for split, source in each}}
 
-    def model(self) -> dict[str, Any]:
-        about = {"name": self.first.name, "tokenizer": self.shared.tokenizer, "plugin": registry.plugin_of(self.shared)}
-        return {"encoder": self.shared, "heads": self.whole.model.heads, **about}
+    def model(self) -> checkpoints.ModelParts:
+        about = {"tokenizer": self.shared.tokenizer, "plugin": registry.plugin_of(self.shared)}
+        return checkpoints.ModelParts(self.shared, self.first.name, self.whole.model.heads, **about)
 
     def lines(self) -> Iterable[str]:
         for number, (name, part) in enumerate(self.parts.items()):
@@ -170,7 +170,7 @@ class SeveralTasks(Job):
     def finish(self, run) -> None:
         for name, part in self.parts.items():
             with files.new_directory(self._folder(name), replace=True, inside=True) as folder:
-                checkpoints.write_model(folder, **part.model())
+                checkpoints.write_model(folder, part.model())
                 made = {name: run.description[name] for name in ("made", "strategy") if name in run.description}
                 files.write_json(folder / "run.json", part.described() | made)
                 files.write_json(folder / "dev.json", self.told[name])

@@ -9,7 +9,7 @@ import keras
 
 from kerasbert import inputs, registry
 from kerasbert import spec as specs
-from kerasbert.checkpoints import ModelInfo
+from kerasbert.checkpoints import ModelInfo, ModelParts
 from kerasbert.data.records import MANIFEST, Records
 from kerasbert.errors import InputError
 from kerasbert.layers.heads import HeadedModel
@@ -149,9 +149,8 @@ class Distilling(Job):
     def begin(self, run):
         """Nothing: a distillation's checkpoints are not opened as models."""
 
-    def model(self):
-        encoder, heads = self.pupil.encoder, self.pupil.heads
-        return {"encoder": encoder, "heads": heads, "name": self.student.name, "tokenizer": self.tokenizer}
+    def model(self) -> ModelParts:
+        return ModelParts(self.pupil.encoder, self.student.name, self.pupil.heads, self.tokenizer)
 
 
 class OnTexts(Distilling):
@@ -226,11 +225,11 @@ class OnTexts(Distilling):
     def program(self, student, teacher):
         return LabelImitation(student, teacher, self.recipe)
 
-    def model(self):
+    def model(self) -> ModelParts:
         if self.dev is None:  # nothing of the task is trained
             return super().model()
         task = self.task.to_json() | {"length": self.longest}
-        return super().model() | {"task": task, "labels": self.pupil.labels}
+        return dataclasses.replace(super().model(), task=task, labels=self.pupil.labels)
 
     def feed(self, program: Imitation, run):
         self.cache.write()

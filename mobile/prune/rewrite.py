@@ -83,12 +83,12 @@ def write(
         if name.startswith("heads/"):
             _, head, rest = name.split("/", 2)
             heads.setdefault(head, {})[rest] = value
-    same = {"name": info.name, "task": info.task, "labels": info.labels, "plugin": info.plugin}
+    same: dict[str, Any] = {"task": info.task, "labels": info.labels, "plugin": info.plugin}
     trimmed = specs.maybe(spec, "embeddings.vocabulary") != specs.maybe(info.spec, "embeddings.vocabulary")
     same["generation"] = generation_config.without_ids(info.generation) if trimmed else info.generation
     same["languages"] = read_languages(source.directory(run) / "tokenizer")
     rows = runs.rows_of(run)
     with files.new_directory(out, overwrite) as folder:
-        checkpoints.write_model(folder, encoder=made, heads=heads, tokenizer=tokenizer, **same)
+        checkpoints.write_model(folder, checkpoints.ModelParts(made, info.name, heads, tokenizer, **same))
         if rows:
             files.write_json(folder / "run.json", rows)

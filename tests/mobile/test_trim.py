@@ -7,7 +7,7 @@ import pytest
 
 import kerasbert as kb
 from kerasbert import registry, text
-from kerasbert.checkpoints import load_encoder, read_tensors, save_model, write_model
+from kerasbert.checkpoints import ModelParts, load_encoder, read_tensors, save_model, write_model
 from kerasbert.errors import InputError
 from kerasbert.mobile import prune, trim
 from kerasbert.mobile.prune.trimming import keep, rates, smaller_tokenizer
@@ -168,7 +168,7 @@ def test_a_run_that_was_trimmed_is_measured_on_the_rows_it_held_out(tmp_path):
     run = tmp_path / "run"
     open_run(run, "finetune", settings, data=rows.sources, held_out=rows.held_out)
     made = Subject("bert", tmp_path).encoder()
-    write_model(run, encoder=made, name="bert", tokenizer=world.tokenizer(), task=rows.task.to_json())
+    write_model(run, ModelParts(made, "bert", tokenizer=world.tokenizer(), task=rows.task.to_json()))
     write_languages(run / "tokenizer", {"de": 0, "en": 1})
     trim(run, out=tmp_path / "t", texts=["the cat"])
     prune.layers(tmp_path / "t", out=tmp_path / "p", keep=[0])
