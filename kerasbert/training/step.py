@@ -6,6 +6,7 @@ here one replica equals N replicas equals any accumulation.
 """
 
 import contextlib
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,22 @@ ABSENT = float("nan")  # what a loss that nothing counted for logs: `progress.Me
 WHOLE = ("loss", "gradient_norm", "learning_rate")  # of every update; a nan there is one
 
 
+@dataclasses.dataclass(frozen=True)
+class Compilation:
+    """What of an update is compiled, and for which shapes it is traced.
+
+    Args:
+        update: bool, compile an optimizer of many operations on one device: half of its time, seconds to compile.
+        fused: bool, on CPU compile what lies between the matrix products (layers.backend.fused).
+        open_shapes: of global batches (`Feed.open_shapes`): on a CPU, with nothing fused, one graph takes all batches of these
+            names, for any replicas and micro-batches alike.
+    """
+
+    update: bool = False
+    fused: bool = False
+    open_shapes: Sequence[Mapping[str, tuple[int | None, ...]]] = ()
+
+
 class StepCore:
     """One optimizer update on one global batch.
 
@@ -37,10 +54,7 @@ class StepCore:
         accumulate: int, micro-batches per update; divides the rows of a replica.
         seed: int, of dropout.
         loss_scaling: bool, dynamic loss scaling for float16 (Micikevicius et al., 2018, section 3.2).
-        compile_update: bool, compile an optimizer of many operations on one device: half of its time, seconds to compile.
-        compile_fused: bool, on CPU compile what lies between the matrix products (layers.backend.fused).
-        open_shapes: of global batches (`Feed.open_shapes`): on a CPU, with nothing fused, one graph takes all batches of these
-            names, for any replicas and micro-batches alike.
+        compilation: Compilation; by default nothing is compiled.
     """
 
     def __init__(
@@ -53,13 +67,11 @@ class StepCore:
         accumulate: int = 1,
         seed: int = 0,
         loss_scaling: bool = False,
-        compile_update: bool = False,
-        compile_fused: bool = False,
-        open_shapes: Sequence[Mapping[str, tuple[int | None, ...]]] = (),
+        compilation: Compilation = Compilation(),
     ) -> None:
         self.program, self.optimizer, self.strategy = program, optimizer, strategy
         self.clip, self.accumulate, self.seed = clip, accumulate, seed
-        self.fused = compile_fused and on_cpu(strategy)
+        self.fused = compilation.fused and on_cpu(strategy)
         # The gradients are summed here, before the clip; a second sum would multiply them by the replica count.
         optimizer._all_reduce_sum_gradients = list
         with strategy.scope():
@@ -69,13 +81,13 @@ class StepCore:
         self.variables_of_model = program.model.trainable_variables
         self.variables = [variable.value for variable in self.variables_of_model]
         plain = not self.fused and on_cpu(strategy) and not tf.config.functions_run_eagerly()
-        self.open_shapes = open_shapes if plain else ()
+        self.open_shapes = compilation.open_shapes if plain else ()
         # One graph per shape of a batch for the gradients, or one of open lengths; one in all for the optimizer
         self.backward: dict[tuple, Callable] = {}
         alone = strategy.num_replicas_in_sync == 1 and not loss_scaling and not getattr(optimizer, "one_kernel", False)
         # partials: TensorFlow counts traces by the code of a function and would warn of too many, of several runs too
         update = functools.partial(self._update)
-        self.update = tf.function(update, autograph=False, jit_compile=(alone and compile_update) or None)
+        self.update = tf.function(update, autograph=False, jit_compile=(alone and compilation.update) or None)
         self.loop = tf.function(functools.partial(self._loop), autograph=False)
 
     def step(self, batch: Mapping[str, Tensor]) -> dict[str, tf.Tensor]:

@@ -23,7 +23,7 @@ from kerasbert.training.feed import Feed, Part
 from kerasbert.training.optimizers import averaged, make_optimizer
 from kerasbert.training.progress import Means, Meter, Progress
 from kerasbert.training.runs import Run
-from kerasbert.training.step import StepCore, number
+from kerasbert.training.step import Compilation, StepCore, number
 
 COMPILE_FROM = 2e9  # updates x weights; compiling takes about 5 s and saves 10 ns a weight and update
 
@@ -63,8 +63,7 @@ class Trainer:
             optimizer = make_optimizer(config)
             if constraint is not None:
                 constraint.install(program.model, config.updates)
-        compiled = config.updates * program.model.count_params() > COMPILE_FROM
-        encoder = getattr(program.model, "encoder", None)
+        weights, encoder = program.model.count_params(), getattr(program.model, "encoder", None)
         self.core = StepCore(
             program,
             optimizer,
@@ -73,9 +72,11 @@ class Trainer:
             accumulate=config.accumulate,
             seed=config.seed,
             loss_scaling=config.precision == "mixed_float16",
-            compile_update=compiled,
-            compile_fused=fuses(config, program.model.count_params(), feed.shapes),
-            open_shapes=feed.open_shapes() if getattr(encoder, "open_lengths", False) else (),
+            compilation=Compilation(
+                update=config.updates * weights > COMPILE_FROM,
+                fused=fuses(config, weights, feed.shapes),
+                open_shapes=feed.open_shapes() if getattr(encoder, "open_lengths", False) else (),
+            ),
         )
         with strategy.scope():
             program.begin(optimizer, config.updates)

@@ -51,7 +51,7 @@ def kerasbert(options: argparse.Namespace, precision: str, fused: bool):
     from kerasbert.text import WordPiece
     from kerasbert.training.optimizers import adamw
     from kerasbert.training.precision import precision as in_precision
-    from kerasbert.training.step import StepCore
+    from kerasbert.training.step import Compilation, StepCore
     from kerasbert.training.strategy import strategy
 
     keras.utils.set_random_seed(0)
@@ -69,7 +69,7 @@ def kerasbert(options: argparse.Namespace, precision: str, fused: bool):
         program = BertPretraining(encoder, tokenizer)
     with devices.scope():
         optimizer = adamw(learning_rate=1e-4, steps=1000)
-    core = StepCore(program, optimizer, devices, compile_update=True, compile_fused=fused)
+    core = StepCore(program, optimizer, devices, compilation=Compilation(True, fused))
     return lambda batch: float(core.step(batch)["loss"])
 
 

@@ -9,7 +9,7 @@ import kerasbert as kb
 from kerasbert.objectives.bert import BertPretraining
 from kerasbert.training.optimizers import adamw
 from kerasbert.training.precision import precision
-from kerasbert.training.step import StepCore
+from kerasbert.training.step import Compilation, StepCore
 from tests.objectives import books
 
 STEPS, BATCH, LENGTH = 200, 16, 64
@@ -30,7 +30,7 @@ def curve(records, seed, fast):
         encoder = kb.build("bert/tiny", **SPEC, **{"embeddings.vocabulary": tokenizer.size})
         program = BertPretraining(encoder, tokenizer, features=records.features, seed=seed)
     optimizer = adamw(learning_rate=3e-3, steps=STEPS, warmup=20)
-    core = StepCore(program, optimizer, tf.distribute.get_strategy(), seed=seed, compile_fused=fast)
+    core = StepCore(program, optimizer, tf.distribute.get_strategy(), seed=seed, compilation=Compilation(fused=fast))
     losses = [
         float(core.step(batch)["mlm"]) for batch in records.dataset(BATCH, seed=seed).map(program.prepare).take(STEPS)
     ]

@@ -17,7 +17,7 @@ from kerasbert.testing.halves import Halves
 from kerasbert.testing.kind_learning import _encoded
 from kerasbert.training.optimizers import adamw
 from kerasbert.training.runs import Run
-from kerasbert.training.step import StepCore
+from kerasbert.training.step import Compilation, StepCore
 from tests.support import forked, often
 from tests.testing.test_kinds import OURS
 
@@ -57,7 +57,10 @@ def test_one_graph_for_all_lengths_is_one_for_each(kind, family, tmp_path):
     )
     two, shapes = batches(case)
     optimizer = adamw(learning_rate=1e-3, steps=10)
-    cores = [StepCore(case.program, optimizer, tf.distribute.get_strategy(), open_shapes=s) for s in ([], [shapes])]
+    cores = [
+        StepCore(case.program, optimizer, tf.distribute.get_strategy(), compilation=Compilation(open_shapes=s))
+        for s in ([], [shapes])
+    ]
     for batch in two:
         (first, logs), (other, same) = (core._graph(batch)(batch) for core in cores)
         assert float(logs["loss"]) == pytest.approx(float(same["loss"]), rel=1e-5)

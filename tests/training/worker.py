@@ -49,7 +49,7 @@ def run(settings: dict) -> dict:
     from kerasbert.objectives.bert import BertPretraining
     from kerasbert.training.config import TrainConfig
     from kerasbert.training.optimizers import make_optimizer, take_average
-    from kerasbert.training.step import StepCore, distribute
+    from kerasbert.training.step import Compilation, StepCore, distribute
 
     keras.utils.set_random_seed(settings.get("init", 1))
     spec = Spec().derive(TINY | {"dropout": settings.get("dropout", 0.1)})
@@ -69,8 +69,7 @@ def run(settings: dict) -> dict:
         clip=settings.get("clip", 0.5),
         seed=settings.get("seed", 0),
         loss_scaling=scaling,
-        compile_fused=settings.get("fused", False),
-        compile_update=settings.get("compile", False),
+        compilation=Compilation(settings.get("compile", False), settings.get("fused", False)),
     )
     history = []
     for batch in batches(rows, 24, 4, steps):

@@ -16,7 +16,7 @@ from kerasbert.tasks.task import Task
 from kerasbert.testing.battery import Subject, eagerly
 from kerasbert.training.config import TrainConfig
 from kerasbert.training.optimizers import adamw, averaged, make_optimizer
-from kerasbert.training.step import StepCore
+from kerasbert.training.step import Compilation, StepCore
 from tests.mobile.prune.conftest import SETTINGS
 from tests.models.cover import families
 from tests.support import forked
@@ -100,7 +100,7 @@ def test_the_moving_average_is_pruned_too(tmp_path):
 def test_a_compiled_update_is_projected_too(tmp_path):
     subject = Subject("bert", tmp_path, **ONE)
     pruner = prune.Magnitude(structure="2:4")
-    _, model, update = core_of(subject, pruner, 3, compile_update=True)
+    _, model, update = core_of(subject, pruner, 3, compilation=Compilation(update=True))
     for step in range(2):
         update(step)
     after = values(model)
