@@ -190,7 +190,6 @@ def training_batches(
     seed: int,
     start: int = 0,
     task: Task | None = None,
-    numbered: bool = False,
     lengths: Sequence[int] = (),
 ) -> Iterator[dict[str, np.ndarray]]:
     """Endless batches from update `start` on, of exactly `batch` rows, or of `batch` texts with k rows each.
@@ -200,28 +199,31 @@ def training_batches(
     Args:
         targets: of the texts, as the task's kind has scaled them. task: by default a classification.
         lengths: int, ascending, those that batches are padded to; by default multiples of LENGTH_STEP.
-        numbered: bool, with `owner` int [rows], the text of each row, -1 where a row fills up.
     """
     kind = find("classification") if task is None else task.how
-    units = encoded.units(kind.together)
-    per_epoch, rows_each = -(-len(units) // batch), units.shape[1]
-    step = start
-    while True:
-        order = epoch_order(encoded, batch, seed, step // per_epoch, kind.together)
-        for numbers in order[step % per_epoch :]:
-            indices = units[numbers].ravel()
-            arrays = encoded.arrays(indices, longest, batch * rows_each, lengths)
-            rows, owners = [encoded.rows[i] for i in indices], encoded.owners[indices]
-            # of an array all at once: one by one costs a sixth of the batch
-            wanted = list(targets[owners]) if isinstance(targets, np.ndarray) else [targets[i] for i in owners]
-            width = arrays["token_ids"].shape[1]
-            # a classification does without its task
-            arrays |= kind.batch(task, rows, wanted, batch, width)  # pyright: ignore[reportArgumentType]
-            arrays["row"] = np.arange(batch * rows_each, dtype="int32")
-            if numbered:
-                arrays["owner"] = np.pad(owners, (0, batch * rows_each - len(owners)), constant_values=-1)
-            yield arrays
-            step += 1
+    rows_each = encoded.units(kind.together).shape[1]
+    for indices in training_rows(encoded, batch, seed, start, kind.together):
+        arrays = encoded.arrays(indices, longest, batch * rows_each, lengths)
+        rows, owners = [encoded.rows[i] for i in indices], encoded.owners[indices]
+        # of an array all at once: one by one costs a sixth of the batch
+        wanted = list(targets[owners]) if isinstance(targets, np.ndarray) else [targets[i] for i in owners]
+        width = arrays["token_ids"].shape[1]
+        # a classification does without its task
+        arrays |= kind.batch(task, rows, wanted, batch, width)  # pyright: ignore[reportArgumentType]
+        arrays["row"] = np.arange(batch * rows_each, dtype="int32")
+        yield arrays
+
+
+def training_rows(
+    encoded: Encoded, batch: int, seed: int, start: int = 0, together: bool = False
+) -> Iterator[np.ndarray]:
+    """Numbers of the rows of each of `training_batches`, endless, from update `start` on."""
+    units = encoded.units(together)
+    per_epoch = -(-len(units) // batch)
+    for epoch in itertools.count(start // per_epoch):
+        order = epoch_order(encoded, batch, seed, epoch, together)
+        yield from (units[numbers].ravel() for numbers in order[start % per_epoch :])
+        start = 0
 
 
 def ordered_batches(

@@ -38,10 +38,12 @@ class Feed:
     Attributes:
         parts: the run's parts in order.
         shapes: int, how many the batches of a part have: each is a program of its own.
+        epoch: int, updates of an epoch; 1 where there are none.
     """
 
     parts: Sequence[Part]
     shapes = 1
+    epoch = 1
 
     def batches(self, step: int) -> Iterator[Any]:
         """(Distributed) batches from update `step` on, at least to the end of its part."""

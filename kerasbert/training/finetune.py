@@ -129,8 +129,7 @@ class FineTuning(Job):
 
     def build(self) -> Objective:
         self.load()
-        self.epoch = self.encode()
-        self.config = self.config.settled(self.epoch)
+        self.config = self.config.settled(self.encode())
         self.updates = self.config.updates
         keras.utils.set_random_seed(self.config.seed)
         return self.program()

@@ -38,7 +38,6 @@ class Job:
         devices: tf.distribute.Strategy.
         constraint: what the weights must satisfy, or None.
         loop: int, updates in a call of the graph.
-        epoch: int, updates of an epoch; 1 where there are none.
     """
 
     kind: str
@@ -47,7 +46,6 @@ class Job:
     devices: tf.distribute.Strategy
     constraint: Constraint | None = None
     loop = 1
-    epoch = 1  # updates of an epoch, where there are any; known after `build`
 
     def batches(self) -> Iterable[tuple[int, int]]:
         """(rows, micro-batches) of the updates: what must divide among the replicas."""
@@ -147,7 +145,6 @@ def _trained(job: Job, program: Objective) -> Any:
             evaluate=evaluation,
             loop=job.loop,
             constraint=job.constraint,
-            callbacks=(getattr(config, "callbacks", ()), job.epoch),
         )
         trainer.train()
     finally:

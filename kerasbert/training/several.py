@@ -103,8 +103,7 @@ class SeveralTasks(Job):
             part.encoder, part.new_pooler = self.shared, part is self.first and part.new_pooler
             part.name, part.digest = self.first.name, self.first.digest
         batches = [part.encode() for part in parts]
-        self.epoch = sum(batches)
-        self.config = config = config.settled(self.epoch)
+        self.config = config = config.settled(sum(batches))
         if config.updates < len(parts):
             raise InputError(
                 f"{config.updates} updates are too few for {len(parts)} tasks, expected one for each: --steps"
@@ -235,6 +234,7 @@ class TasksFeed(Feed):
     def __init__(self, feeds: Mapping[str, Texts], order: np.ndarray, devices: tf.distribute.Strategy) -> None:
         self.feeds, self.devices = dict(feeds), devices
         self.shapes = sum(feed.shapes for feed in feeds.values())
+        self.epoch = sum(feed.epoch for feed in feeds.values())
         self.tasks = [list(feeds)[number] for number in order]
         self.places = earlier(order)
         parts, shares = (

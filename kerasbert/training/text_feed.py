@@ -35,7 +35,8 @@ class Texts(Feed):
         self.arguments: dict[str, Any] = {"batch": config.batch, "longest": longest, "seed": config.seed}
         self.arguments |= {"task": task, "lengths": lengths}
         self.together = task.how.together
-        mean = sum(row.length for row in encoded.rows) / len(encoded.units(self.together))
+        units = len(encoded.units(self.together))
+        self.epoch, mean = -(-units // config.batch), sum(row.length for row in encoded.rows) / units
         self.parts = [Part(config.updates, config.batch, config.accumulate, tokens=config.batch * mean)]
 
     def arrays(self, step: int) -> Iterator[dict[str, np.ndarray]]:
@@ -46,8 +47,7 @@ class Texts(Feed):
         return (distribute(arrays, self.devices) for arrays in self.arrays(step))
 
     def open_shapes(self) -> list[dict[str, tuple[int | None, ...]]]:
-        count = -(-len(self.encoded.units(self.together)) // self.arguments["batch"])
-        epoch = itertools.islice(self.arrays(0), count)  # of the first epoch: the same where a run goes on
+        epoch = itertools.islice(self.arrays(0), self.epoch)  # of the first epoch: the same where a run goes on
         first = next(epoch)
         width = first["token_ids"].shape
         other = next((arrays for arrays in epoch if arrays["token_ids"].shape != width), first)
@@ -59,7 +59,7 @@ class Texts(Feed):
     def batch(self, step) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
         arrays = next(self.arrays(step))
         owners = self.encoded.owners[self.encoded.units(self.together)[:, 0]]
-        epoch, place = divmod(step, -(-len(owners) // self.arguments["batch"]))
+        epoch, place = divmod(step, self.epoch)
         order = epoch_order(self.encoded, self.arguments["batch"], self.arguments["seed"], epoch, self.together)
         # rows that fill up the batch come from nowhere and weigh nothing
         origins = [(str(self.path), int(owners[index])) for index in order[place]]

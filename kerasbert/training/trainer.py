@@ -1,7 +1,7 @@
 """The loop around the step core: resume, logs, evaluation, checkpoints, signals."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
@@ -41,7 +41,6 @@ class Trainer:
             True where training should stop. Its state is saved in the checkpoints.
         loop: int, updates per call of the graph (TPU).
         constraint: what the weights must satisfy, or None.
-        callbacks: Keras callbacks, and the updates of an epoch.
     """
 
     def __init__(
@@ -55,7 +54,6 @@ class Trainer:
         evaluate: Any = None,
         loop: int = 1,
         constraint: Constraint | None = None,
-        callbacks: tuple[Sequence[keras.callbacks.Callback], int] = ((), 1),
     ) -> None:
         self.program, self.config, self.strategy, self.run, self.feed = program, config, strategy, run, feed
         self.evaluate, self.loop, self.constraint = evaluate, loop, constraint
@@ -80,7 +78,8 @@ class Trainer:
         )
         with strategy.scope():
             program.begin(optimizer, config.updates)
-        self.callbacks = Callbacks(callbacks[0], program.model, optimizer, callbacks[1], config.updates)
+        callbacks = getattr(config, "callbacks", ())
+        self.callbacks = Callbacks(callbacks, program.model, optimizer, feed.epoch, config.updates)
         self.checkpoints = Checkpoints(run.directory, keep_every=config.keep_every)
         self.chief = multiworker.is_chief(strategy)
         self.stopped, self.skipped, self.saved, self.means = False, 0, -1, Means()

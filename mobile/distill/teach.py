@@ -184,10 +184,9 @@ class OnTexts(Distilling):
         self.dev = encode_texts(self.tokenizer, self.split.dev.texts, **reads) if self.split.dev else None
         rows = len(self.train.units(self.task.how.together))
         check_rows(config, rows)
-        self.epoch = -(-rows // config.batch)
         if self.dev is None:
             config = dataclasses.replace(config, evaluate_every=0)
-        return config.settled(self.epoch)
+        return config.settled(-(-rows // config.batch))
 
     def _check(self) -> None:
         """Refuse losses that the rows and the task do not go with."""

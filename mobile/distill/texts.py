@@ -11,7 +11,7 @@ import tensorflow as tf
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.storage import files
 from kerasbert.tasks import predict
-from kerasbert.tasks.batches import Encoded, epoch_order, training_batches
+from kerasbert.tasks.batches import Encoded, epoch_order, training_batches, training_rows
 from kerasbert.tasks.task import Rows, Task
 from kerasbert.training.config import TrainConfig
 from kerasbert.training.feed import Feed, Part
@@ -73,15 +73,20 @@ class TextsFeed(Feed):
             "seed": settings.seed,
             "task": task,
         }
-        self.units, self.shapes = encoded.units(task.how.together), encoded.shapes()
+        self.together = task.how.together
+        self.units, self.shapes = encoded.units(self.together), encoded.shapes()
+        self.epoch = -(-len(self.units) // settings.batch)
         self.devices, mean = devices, sum(row.length for row in encoded.rows) / len(self.units)
         self.parts = [Part(settings.updates, settings.batch, settings.accumulate, tokens=settings.batch * mean)]
 
     def made(self, step: int) -> Iterator[dict[str, np.ndarray]]:
         """Global batches from update `step` on."""
-        each = self.units.shape[1]
-        for arrays in training_batches(self.encoded, self.targets, start=step, numbered=True, **self.arguments):
-            owner, weight = arrays.pop("owner"), arrays["label_weight"]
+        each, size, seed = self.units.shape[1], self.arguments["batch"], self.arguments["seed"]
+        numbers = training_rows(self.encoded, size, seed, step, self.together)
+        for rows, arrays in zip(numbers, training_batches(self.encoded, self.targets, start=step, **self.arguments)):
+            filling = len(arrays["row"]) - len(rows)  # -1: from no text
+            owner = np.pad(self.encoded.owners[rows], (0, filling), constant_values=-1)
+            weight = arrays["label_weight"]
             labelled = (self.labelled[owner] * (owner >= 0))[::each].reshape(-1, *[1] * (weight.ndim - 1))
             arrays["label_weight"] = (weight * labelled).astype("float32")
             arrays |= {"weight": (owner >= 0).astype("float32"), "compared": (weight > 0).astype("float32")}
@@ -91,8 +96,8 @@ class TextsFeed(Feed):
         return (distribute(arrays, self.devices) for arrays in self.made(step))
 
     def batch(self, step):
-        size, seed, together = self.arguments["batch"], self.arguments["seed"], self.units.shape[1] > 1
-        epoch, place = divmod(step, -(-len(self.units) // size))
-        order = self.units[epoch_order(self.encoded, size, seed, epoch, together)[place], 0]
+        size, seed = self.arguments["batch"], self.arguments["seed"]
+        epoch, place = divmod(step, self.epoch)
+        order = self.units[epoch_order(self.encoded, size, seed, epoch, self.together)[place], 0]
         origins = [("labelled" if self.labelled[i] else "unlabelled", int(i)) for i in self.encoded.owners[order]]
         return next(self.made(step)), origins + [("none", -1)] * (size - len(origins))
