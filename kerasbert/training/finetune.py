@@ -38,7 +38,7 @@ from kerasbert.training.constraints import Constraint
 from kerasbert.training.early import check_train, declared
 from kerasbert.training.job import Job, check_local, run
 from kerasbert.training.precision import precision, resolved
-from kerasbert.training.runs import TOKEN_LENGTHS, check_place, run_in
+from kerasbert.training.runs import DataPlaces, check_place, run_in
 from kerasbert.training.splits import split
 from kerasbert.training.strategy import on_one_machine
 from kerasbert.training.strategy import strategy as find_strategy
@@ -276,9 +276,8 @@ class FineTuning(Job):
         """The name and the commit on the Hugging Face hub that the encoder comes from; None of another."""
         return checkpoints.read_model_json(self.source).source if isinstance(self.source, Path) else None
 
-    def rows(self) -> dict[str, Any]:
-        told = {TOKEN_LENGTHS: self.train.length_quantiles()}
-        return {"data": self.split.sources, "held_out": self.split.held_out, **told}
+    def rows(self) -> DataPlaces:
+        return DataPlaces(self.split.sources, self.split.held_out, self.train.length_quantiles())
 
     def model(self) -> checkpoints.ModelParts:
         return checkpoints.ModelParts(

@@ -20,7 +20,7 @@ from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed
 from kerasbert.training.optimizers import check_rules, take_average
 from kerasbert.training.precision import told
-from kerasbert.training.runs import Run, open_run
+from kerasbert.training.runs import DataPlaces, Run, open_run
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import described
 from kerasbert.training.trainer import Trainer
@@ -63,9 +63,9 @@ class Job:
         """What the result depends on beside the options, as json; called after `build`."""
         raise NotImplementedError
 
-    def rows(self) -> dict[str, Any]:
-        """Where the rows lie, as `open_run` takes them: data, held_out."""
-        return {}
+    def rows(self) -> DataPlaces:
+        """Where the rows lie."""
+        return DataPlaces()
 
     def model(self) -> ModelParts:
         """What the run's model directory is written of; called after `build`."""
@@ -167,7 +167,7 @@ def _open(job: Job, program: Objective) -> Run:
     description = config.to_json() | job.description()
     if job.constraint is not None:
         description["constraint"] = job.constraint.describe(program.model.encoder, config.updates)
-    where: Mapping[str, Any] = {"strategy": job.strategy, **job.rows()}
+    where: Mapping[str, Any] = {"strategy": job.strategy, "data": job.rows()}
     if chief:
         opened = open_run(config.out, job.kind, description, overwrite=config.overwrite, quiet=config.quiet, **where)
         if not opened.finished:

@@ -175,14 +175,35 @@ def _write_json(directory: Path | str, value: Any) -> None:
     folders.write(folders.join(directory, "run.json"), json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+@dataclasses.dataclass(frozen=True)
+class DataPlaces:
+    """Where the rows of a run lie; their hashes are among its settings.
+
+    Args:
+        data: split -> file, for `data_of`, or rows in memory.
+        held_out: numbers of the rows that are held out of the training rows, one text; None with dev rows of their own.
+        token_lengths: how many tokens the training rows have, from the least to the most (`Encoded.length_quantiles`).
+    """
+
+    data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    held_out: str | None = None
+    token_lengths: Sequence[int] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """What run.json says of them: nothing where there are none."""
+        if not self.data:
+            return {}
+        paths = {split: path for split, path in self.data.items() if isinstance(path, str | os.PathLike)}
+        told = {"data": {split: os.path.abspath(path) for split, path in paths.items()}, "held_out": self.held_out}
+        return told | ({TOKEN_LENGTHS: list(self.token_lengths)} if self.token_lengths else {})
+
+
 def open_run(
     out: str | os.PathLike,
     kind: str,
     settings: Mapping[str, Any],
     *,
-    data: Mapping[str, Any] | None = None,
-    held_out: str | None = None,
-    token_lengths: Sequence[int] | None = None,
+    data: DataPlaces = DataPlaces(),
     overwrite: bool = False,
     strategy: str | None = None,
     quiet: bool = False,
@@ -193,9 +214,7 @@ def open_run(
         out: the run's directory.
         kind: "pretrain", "finetune" or "distill".
         settings: json, everything that the result depends on, with `steps`.
-        data: split -> file, where they lie, for `data_of`, or rows in memory; their hashes are among the settings.
-        held_out: numbers of the rows that are held out of the training rows, one text; None with dev rows of their own.
-        token_lengths: how many tokens the training rows have, from the least to the most (`Encoded.length_quantiles`).
+        data: where the rows lie.
         overwrite: start afresh in the place of an older run.
         strategy: where it trains, for run.json; going on elsewhere is no difference, and said unless quiet.
         quiet: bool.
@@ -209,11 +228,7 @@ def open_run(
     description["made"] = provenance.made()
     if strategy:
         description["strategy"] = strategy
-    if data:
-        paths = {split: path for split, path in data.items() if isinstance(path, str | os.PathLike)}
-        description["data"] = {split: os.path.abspath(path) for split, path in paths.items()}
-        description["held_out"] = held_out
-        description |= {TOKEN_LENGTHS: list(token_lengths)} if token_lengths else {}
+    description |= data.to_json()
     try:
         old = _read(directory)
         if old is not None and overwrite:

@@ -140,9 +140,9 @@ class SeveralTasks(Job):
         mixture = {"mixture": self.config.mixture} if self.config.mixture else {}
         return shared | {"tasks": tasks, "sampling": self.config.sampling, **mixture}
 
-    def rows(self) -> dict[str, Any]:
+    def rows(self) -> runs.DataPlaces:
         sources = {name: part.split.sources.items() for name, part in self.parts.items()}
-        return {"data": {f"{name}/{split}": source for name, each in sources.items() for split, source in each}}
+        return runs.DataPlaces({f"{name}/{split}": each for name, of in sources.items() for split, each in of})
 
     def model(self) -> checkpoints.ModelParts:
         about = {"tokenizer": self.shared.tokenizer, "plugin": registry.plugin_of(self.shared)}

@@ -28,7 +28,7 @@ from kerasbert.training.feed import RecordsFeed, verify
 from kerasbert.training.job import Job, check_local, run
 from kerasbert.training.phases import make_phases
 from kerasbert.training.precision import precision, resolved
-from kerasbert.training.runs import check_place, run_in
+from kerasbert.training.runs import DataPlaces, check_place, run_in
 from kerasbert.training.splits import split
 from kerasbert.training.strategy import strategy as find_strategy
 from . import models
@@ -214,8 +214,8 @@ class OnTexts(Distilling):
             "length": self.longest,
         }
 
-    def rows(self):
-        return {"data": self.split.sources, "held_out": self.split.held_out}
+    def rows(self) -> DataPlaces:
+        return DataPlaces(self.split.sources, self.split.held_out)
 
     def lines(self):
         told = [("train", self.train), ("dev", self.dev)]

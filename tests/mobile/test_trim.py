@@ -14,7 +14,7 @@ from kerasbert.mobile.prune.trimming import keep, rates, smaller_tokenizer
 from kerasbert.tasks.task import find_task
 from kerasbert.testing.battery import Subject
 from kerasbert.text.languages import read_languages, write_languages
-from kerasbert.training.runs import open_run
+from kerasbert.training.runs import DataPlaces, open_run
 from kerasbert.training.splits import measured, split
 from tests import tiny as world
 from tests.mobile.prune.conftest import vectors
@@ -166,7 +166,7 @@ def test_a_run_that_was_trimmed_is_measured_on_the_rows_it_held_out(tmp_path):
     rows = split(task, world.labelled(tmp_path / "rows.tsv", 60))
     settings = {"steps": 1, "seed": 0, "data": rows.digests, "task": rows.task.to_json()}
     run = tmp_path / "run"
-    open_run(run, "finetune", settings, data=rows.sources, held_out=rows.held_out)
+    open_run(run, "finetune", settings, data=DataPlaces(rows.sources, rows.held_out))
     made = Subject("bert", tmp_path).encoder()
     write_model(run, ModelParts(made, "bert", tokenizer=world.tokenizer(), task=rows.task.to_json()))
     write_languages(run / "tokenizer", {"de": 0, "en": 1})
@@ -178,4 +178,4 @@ def test_a_run_that_was_trimmed_is_measured_on_the_rows_it_held_out(tmp_path):
     assert measured(rows.task, run=tmp_path / "p")[0].texts == rows.dev.texts  # the rows of the run, not named again
     assert read_languages(tmp_path / "p/tokenizer") == {"de": 0, "en": 1}
     with pytest.raises(InputError, match="kind 'rewritten' instead of 'finetune'"):
-        open_run(tmp_path / "p", "finetune", settings, data=rows.sources)
+        open_run(tmp_path / "p", "finetune", settings, data=DataPlaces(rows.sources))

@@ -9,13 +9,13 @@ from kerasbert.storage import files
 
 
 def test_data_are_found_while_they_are_the_same(tmp_path):
-    from kerasbert.training.runs import data_of, open_run
+    from kerasbert.training.runs import DataPlaces, data_of, open_run
 
     paths = {"train": tmp_path / "train.tsv", "dev": tmp_path / "dev.tsv"}
     for split, path in paths.items():
         path.write_text(split)
     settings = {"steps": 1, "data": {split: files.sha256(path) for split, path in paths.items()}}
-    open_run(tmp_path / "run", "finetune", settings, data=paths)
+    open_run(tmp_path / "run", "finetune", settings, data=DataPlaces(paths))
     assert data_of(tmp_path / "run") == paths
     moved = tmp_path / "moved.tsv"
     paths["train"].rename(moved)
@@ -23,7 +23,7 @@ def test_data_are_found_while_they_are_the_same(tmp_path):
     paths["train"].write_text("other rows")
     assert data_of(tmp_path / "run") == {}
     # another place is no other run
-    run = open_run(tmp_path / "run", "finetune", settings, data=paths | {"train": moved})
+    run = open_run(tmp_path / "run", "finetune", settings, data=DataPlaces(paths | {"train": moved}))
     assert json.loads((run.directory / "run.json").read_text())["data"]["train"] == str(paths["train"])
     assert data_of(tmp_path) == {}
 
@@ -55,18 +55,18 @@ def test_a_damaged_run_json_is_one_line(tmp_path):
 
 def test_a_run_of_other_data_names_the_file(tmp_path):
     """It said two sha256."""
-    from kerasbert.training.runs import open_run
+    from kerasbert.training.runs import DataPlaces, open_run
 
     paths = {split: tmp_path / f"{split}.tsv" for split in ("train", "dev")}
     settings = {"steps": 1, "data": {"train": "a", "dev": "b"}}
-    open_run(tmp_path / "run", "finetune", settings, data=paths)
+    open_run(tmp_path / "run", "finetune", settings, data=DataPlaces(paths))
     changed = settings | {"data": {"train": "c", "dev": "b"}}
     with pytest.raises(
         InputError, match=rf"another run: the train rows in {paths['train']} are not those of the run\."
     ):
-        open_run(tmp_path / "run", "finetune", changed, data=paths)
+        open_run(tmp_path / "run", "finetune", changed, data=DataPlaces(paths))
     moved = paths | {"train": tmp_path / "new.tsv"}
     with pytest.raises(
         InputError, match=r"the train rows are .*train\.tsv there, .*new\.tsv asked for, with other content"
     ):
-        open_run(tmp_path / "run", "finetune", changed, data=moved)
+        open_run(tmp_path / "run", "finetune", changed, data=DataPlaces(moved))

@@ -5,7 +5,7 @@ import pytest
 
 from kerasbert.errors import InputError
 from kerasbert.tasks.task import find_task, held_out, read_rows
-from kerasbert.training.runs import description_of, open_run
+from kerasbert.training.runs import DataPlaces, description_of, open_run
 from kerasbert.training.splits import measured, numbers_of, split, training_texts
 from tests import tiny
 
@@ -18,7 +18,7 @@ def place(tmp_path):
     task = find_task("classification")
     known = split(task, tmp_path / "mine.tsv")
     settings = {"steps": 1, "seed": 7, "data": known.digests, "task": known.task.to_json()}
-    open_run(tmp_path / "run", "finetune", settings, data=known.sources, held_out=known.held_out)
+    open_run(tmp_path / "run", "finetune", settings, data=DataPlaces(known.sources, known.held_out))
     return tmp_path, known
 
 
@@ -62,7 +62,7 @@ def test_rows_that_a_run_learned_with_dev_rows_beside_them_are_called_so(tmp_pat
     known = split(find_task("classification"), paths)
     assert known.held_out is None
     settings = {"steps": 1, "data": known.digests}
-    open_run(tmp_path / "run", "finetune", settings, data=known.sources, held_out=known.held_out)
+    open_run(tmp_path / "run", "finetune", settings, data=DataPlaces(known.sources, known.held_out))
     told = measured(known.task, paths["train"], run=tmp_path / "run")[1]
     assert told == "20 rows of train.tsv, which the model was trained on"
     assert measured(known.task, paths["dev"], run=tmp_path / "run")[1] == "21 rows of dev.tsv"
