@@ -21,11 +21,10 @@ def option(
     help: str = "",
     *,
     least: float | None = None,
-    flag: str | bool = True,
+    flag: str | bool | tuple[str, float] = True,
     recipe: bool = True,
     metavar: str | None = None,
     read: Callable[[str], Any] | None = None,
-    unit: float | None = None,
     python: str = "",
 ) -> Any:
     """A field of a class of options.
@@ -34,13 +33,14 @@ def option(
         default: its default; without one it is required.
         help: one line, for `--help` and the docstring.
         least: the smallest value allowed.
-        flag: `--name`, where it is not the field's own; False for none.
+        flag: `--name`, where it is not the field's own, with what 1 is there, where its unit is not the field's; False for
+            none.
         recipe: whether recipes and plans may say it.
         metavar: what stands for the value in `--help`.
         read: makes the value of the command line's text; a ValueError for a text that means nothing.
-        unit: what 1 is on the command line, where its unit is not the field's.
         python: what the docstring says besides.
     """
+    flag, unit = flag if isinstance(flag, tuple) else (flag, None)
     about = {"help": help, "least": least, "flag": flag, "recipe": recipe, "metavar": metavar}
     return dataclasses.field(default=default, metadata=about | {"read": read, "unit": unit, "python": python})
 

@@ -139,9 +139,8 @@ class RunConfig(TrainConfig):
         None,
         "of all devices, to tell the utilisation",
         least=0,
-        flag="--peak-tflops",
+        flag=("--peak-tflops", 1e12),
         metavar="PEAK_TFLOPS",
-        unit=1e12,
         python="FLOP/s",
     )
     save_every: int = option(1000, "updates between checkpoints", least=0)
