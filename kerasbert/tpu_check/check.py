@@ -7,6 +7,7 @@ from typing import Any
 from kerasbert import registry
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
+from kerasbert.options import configured, option
 from kerasbert.tpu_check import chips, compiler
 from kerasbert.tpu_check.lower import Lowered, Step
 from kerasbert.training.chips import GB
@@ -121,64 +122,76 @@ class Check:
         return "\n".join([f"{self.name} on {where}", *(f"  {line}" for line in lines)])
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckConfig:
+    """Of `check_tpu`."""
+
+    batch: int = option(32, "rows per replica, which is a chip (on v4 one of its two cores)")
+    length: int = option(128, "tokens of a row")
+    precision: str = option("mixed_bfloat16", "mixed_bfloat16 or float32")
+    accumulate: int = option(1, "micro-batches per update")
+    changes: Mapping[str, Any] | None = option(None, "Spec fields at dotted paths")
+    objective: str | Mapping[str, Any] | None = option(
+        None, "as of `kb.pretrain`: name of another than the family's, or settings with the name as `name` among them"
+    )
+    lower_only: bool = option(False, "do not compile, for slices that libtpu takes long for. It needs no extra")
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "length", "accumulate"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1. Received: {getattr(self, name)}")
+
+
+@configured(CheckConfig)
 def check_tpu(
     model: str,
     topology: str = "v5e:2x2",
     *,
-    batch: int = 32,
-    length: int = 128,
-    precision: str = "mixed_bfloat16",
-    accumulate: int = 1,
-    changes: Mapping[str, Any] | None = None,
-    objective: str | Mapping[str, Any] | None = None,
-    lower_only: bool = False,
     say: Callable[[str], None] = lambda line: None,
+    config: CheckConfig,
 ) -> Check:
     """Prove that a model's pretraining step runs on a TPU slice that is not here.
 
     Args:
         model: `family/size`.
         topology: `v5e:2x2`, `v4:2x2x1`.
-        batch: rows per replica, which is a chip (on v4 one of its two cores).
-        length: int S.
-        precision: "mixed_bfloat16" or "float32".
-        accumulate: int, micro-batches per update.
-        changes: Spec fields at dotted paths.
-        objective: as of `kb.pretrain`: name of another than the family's, or settings with the name as `name` among them.
-        lower_only: do not compile, for slices that libtpu takes long for. It needs no extra.
         say: is told what takes minutes.
+        {options}
 
     Raises:
         InputError: unsafe operations, with their layers; too large, by how much and which batch fits.
         ModuleNotFoundError: the extra `tpu-check` is not installed.
     """
     where = chips.topology(topology)
-    for name, value in (("batch", batch), ("length", length), ("accumulate", accumulate)):
-        if value < 1:
-            raise InputError(f"{name} must be at least 1. Received: {value}")
     family, spec = registry.find(model)
-    if not lower_only:
+    if not config.lower_only:
         compiler.require()
-    asked = {"name": objective} if isinstance(objective, str) else dict(objective or {})
+    asked = {"name": config.objective} if isinstance(config.objective, str) else dict(config.objective or {})
     step = Step(
         family,
-        specs.derive(spec, changes or {}),
-        length=length,
+        specs.derive(spec, config.changes or {}),
+        length=config.length,
         replicas=where.replicas,
-        precision=precision,
-        accumulate=accumulate,
+        precision=config.precision,
+        accumulate=config.accumulate,
         objective=asked.pop("name", None),
         settings=asked,
     )
-    lowered = _lower(step, model, batch)
-    if lower_only:
-        return Check(model, where, batch, length, precision, lowered, None)
-    rough, capacity = step.estimate(batch), where.chip.device.hbm
+    lowered = _lower(step, model, config.batch)
+    compiled = None if config.lower_only else _compiled(step, lowered, model, where, config, say)
+    return Check(model, where, config.batch, config.length, config.precision, lowered, compiled)
+
+
+def _compiled(
+    step: Step, lowered: Lowered, model: str, where: chips.Slice, config: CheckConfig, say: Callable[[str], None]
+) -> compiler.Compiled:
+    """The compiled step; where it is too large, an error that names the largest batch that fits."""
+    batch, rough, capacity = config.batch, step.estimate(config.batch), where.chip.device.hbm
     try:
         if rough > ABSURD * capacity:
             raise compiler.TooLarge(rough, capacity)
         say(f"compiling {model} for {where}: minutes for twelve layers")
-        compiled = compiler.compile_for(where, lowered.module)
+        return compiler.compile_for(where, lowered.module)
     except compiler.TooLarge as error:
         say(f"too large: {error}. Looking for the largest batch that fits")
         fits = largest(
@@ -186,12 +199,11 @@ def check_tpu(
             batch,
             error,
             state=lowered.state,
-            multiple=accumulate,
+            multiple=config.accumulate,
             say=say,
         )
         needs = "needs about" if error.used == rough else "needs"
-        raise _refusal(f"{model} at {batch} x {length} per replica {needs}", where, error, fits) from error
-    return Check(model, where, batch, length, precision, lowered, compiled)
+        raise _refusal(f"{model} at {batch} x {config.length} per replica {needs}", where, error, fits) from error
 
 
 def _refusal(subject: str, where: chips.Slice, error: compiler.TooLarge, fits: int) -> InputError:

@@ -83,7 +83,6 @@ class Step:
         replicas: int.
         precision: as in `training.trainer`.
         accumulate: int.
-        clip: float.
         objective: name of another objective than the family's.
         settings: of the objective, by dotted path, over its own.
     """
@@ -97,7 +96,6 @@ class Step:
         replicas: int = 1,
         precision: str = "mixed_bfloat16",
         accumulate: int = 1,
-        clip: float = 1.0,
         objective: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
@@ -126,7 +124,6 @@ class Step:
             self.program,
             adamw(learning_rate=1e-4, steps=1000, warmup=100),
             replicas,
-            clip=clip,
             accumulate=accumulate,
         )
 
