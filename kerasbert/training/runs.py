@@ -23,6 +23,7 @@ from kerasbert.lazy import later
 from kerasbert.storage import files, folders, places
 from kerasbert.storage.aside import Aside
 from kerasbert.storage.remote import is_remote
+from kerasbert.training.run_differences import differences
 
 make_schedule = later("kerasbert.training.schedules", "make_schedule")  # of Keras
 FORMAT = 1
@@ -244,7 +245,7 @@ def open_run(
 def _gone_on(directory: Path | str, old: dict[str, Any], new: Mapping[str, Any], quiet: bool) -> Run:
     """The run that `old` describes, as `new` asks for it: with more steps perhaps, or at another place."""
     settings, strategy = new["settings"], new.get("strategy")
-    if differ := _differences(old, new):
+    if differ := differences(old, new):
         raise InputError(
             f"{directory} holds another run: {'; '.join(differ)}. Choose another --out or pass --overwrite"
         )
@@ -361,41 +362,6 @@ def _read(directory: Path | str) -> dict[str, Any] | None:
         return old
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({error}). Choose another --out or remove the folder") from error
-
-
-def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    if old["kind"] != new["kind"]:
-        return [f"kind {old['kind']!r} instead of {new['kind']!r}"]
-    was, now = _flat(old["settings"]), _flat(new["settings"])
-    found = []
-    for name in dict.fromkeys([*was, *now]):
-        a: Any = was.get(name)
-        b: Any = now.get(name)
-        if a != b and not (name == "steps" and b > a):
-            found.append(_other_file(name, old, new) or f"{name} is {a!r:.200} there, {b!r:.200} asked for")
-    return found
-
-
-def _other_file(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Of data that differ which file it is, in the place of its hash; "" of another setting."""
-    setting, _, split = name.partition(".")
-    if setting != "data" or not split:
-        return ""
-    was, now = ((each.get("data") or {}).get(split) for each in (old, new))
-    told = [
-        path or ("rows in memory" if split in (each["settings"].get("data") or {}) else "none")
-        for path, each in ((was, old), (now, new))
-    ]
-    if told[0] == told[1]:
-        return f"the {split} rows in {was or 'memory'} are not those of the run"
-    return f"the {split} rows are {told[0]} there, {told[1]} asked for{', with other content' * bool(was and now)}"
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found = {}
-    for name, value in tree.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return found
 
 
 def say(line: str, quiet: bool = False) -> None:
