@@ -181,3 +181,21 @@ class RMSNorm(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "epsilon": self.epsilon}
+
+
+@fused
+def scale_and_shift(x, y, gamma, beta, key, *, rate):
+    """(x + dropout(y)) * gamma + beta, or without y dropout(x * gamma + beta)."""
+    if y is None:
+        return drop(ops.cast(ops.multiply(x, gamma) + beta, x.dtype), key, rate)
+    return ops.cast(ops.multiply(x + drop(y, key, rate), gamma) + beta, x.dtype)
+
+
+class NoNorm(LayerNorm):
+    """x * gamma + beta in place of layer normalisation (Sun et al., 2020, section 3.3); called as `LayerNorm`."""
+
+    def call(self, x, y=None, dropout=None, training=False):
+        x = ops.cast(x, self.compute_dtype)
+        key = dropout.key(x, training) if dropout else None
+        made = scale_and_shift(x, y, self.gamma, self.beta, key, rate=dropout.rate if dropout else 0.0)
+        return self.mark(made, y is not None or key is None, x if y is None else None)

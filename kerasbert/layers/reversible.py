@@ -6,6 +6,7 @@ that runs outside of `random.scope`, where a second call would have another key,
 the last bit, which can be another bucket.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,21 @@ from keras import ops
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend_reversible import loop_of_pieces, reversible
 from kerasbert.layers.random import recorded, replayed
+
+KINDS = ("local", "lsh")
+
+
+@dataclasses.dataclass(frozen=True)
+class Reversible:
+    """How a reversible stack is made (Kitaev et al., 2020).
+
+    Args:
+        kinds: "local" or "lsh" for each layer, from the first again where there are more layers.
+        chunk: int, tokens that a feed-forward layer computes at once; 0 for all.
+    """
+
+    kinds: tuple[str, ...] = KINDS
+    chunk: int = 0
 
 
 def in_pieces(fn: Callable[[Any, Any], Any], x: Tensor, size: int) -> Tensor:

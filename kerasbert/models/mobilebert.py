@@ -24,15 +24,14 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints.names import Dialect, of_family
 from kerasbert.errors import InputError
 from kerasbert.layers.attention import Attention
-from kerasbert.layers.backend import fused
 from kerasbert.layers.block import Block
 from kerasbert.layers.context import Context
 from kerasbert.layers.embeddings import Embeddings, Table, positions
 from kerasbert.layers.feedforward import FeedForward, Linear
 from kerasbert.layers.heads import MaskedLM, Pooler
 from kerasbert.layers.initial import Normal
-from kerasbert.layers.norms import LayerNorm
-from kerasbert.layers.random import Dropout, drop
+from kerasbert.layers.norms import LayerNorm, NoNorm
+from kerasbert.layers.random import Dropout
 from kerasbert.layers.readout import first
 from kerasbert.models import bert
 from kerasbert.registry import Family, register
@@ -89,24 +88,6 @@ class MobileSpec(specs.Spec):
         if (self.blocks.norm, self.blocks.share, self.blocks.bias) != ("post", "none", True):
             raise InputError("blocks.norm, share and bias must be 'post', 'none' and true with a bottleneck")
         return super().validate()
-
-
-@fused
-def scale_and_shift(x, y, gamma, beta, key, *, rate):
-    """(x + dropout(y)) * gamma + beta, or without y dropout(x * gamma + beta)."""
-    if y is None:
-        return drop(ops.cast(ops.multiply(x, gamma) + beta, x.dtype), key, rate)
-    return ops.cast(ops.multiply(x + drop(y, key, rate), gamma) + beta, x.dtype)
-
-
-class NoNorm(LayerNorm):
-    """x * gamma + beta in place of layer normalisation (section 3.3); called as `LayerNorm`."""
-
-    def call(self, x, y=None, dropout=None, training=False):
-        x = ops.cast(x, self.compute_dtype)
-        key = dropout.key(x, training) if dropout else None
-        made = scale_and_shift(x, y, self.gamma, self.beta, key, rate=dropout.rate if dropout else 0.0)
-        return self.mark(made, y is not None or key is None, x if y is None else None)
 
 
 NORMS = {"no_norm": NoNorm, "layer_norm": LayerNorm}

@@ -35,26 +35,11 @@ from kerasbert.layers.axial import Axial, ReformerEmbeddings
 from kerasbert.layers.chunks import Chunks, Local, Lsh, Visible
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.random import Dropout
-from kerasbert.layers.reversible import run
+from kerasbert.layers.reversible import KINDS, Reversible, run
 from kerasbert.layers.reversible_block import ReformerBlock, TokenHead, Told
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.registry import Family, register
 from kerasbert.spec import Attention, Blocks, Embeddings, FeedForward, Spec
-
-KINDS = ("local", "lsh")
-
-
-@dataclasses.dataclass(frozen=True)
-class Reversible:
-    """The stack.
-
-    Args:
-        kinds: "local" or "lsh" for each layer, from the first again where there are more layers.
-        chunk: int, tokens that a feed-forward layer computes at once; 0 for all.
-    """
-
-    kinds: tuple[str, ...] = KINDS
-    chunk: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ from kerasbert.layers.naming import names
 from kerasbert.models.mobilebert import FirstToken, MobileBert, MobileSpec, NoNorm, TokenHead, Trigrams
 from tests.checkpoints import theirs
 from tests.checkpoints.reference import batch
+from tests.models.reference_mobilebert import reference
 from tests.support import by_hand
 
 COUNTS = {
@@ -237,60 +238,6 @@ def test_bfloat16_is_near_float32(encoder):
 def test_mistakes_are_named(changes, message):
     with pytest.raises(kb.InputError, match=message):
         registry.family("mobilebert").spec.derive(SMALL | changes)
-
-
-def normalise(w, name, x, epsilon=1e-12):
-    x = x - x.mean(-1, keepdims=True)
-    x = x / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon)
-    return x * w[f"{name}/LayerNorm/gamma"] + w[f"{name}/LayerNorm/beta"]
-
-
-def reference(w, heads, ids, segments):
-    """IB-BERT in numpy from the released TF1 code, under its names; no padding."""
-    from tests.checkpoints.reference import gelu, softmax
-
-    def dense(name, x):
-        return x @ w[f"{name}/kernel"] + w[f"{name}/bias"]
-
-    def norm(name, x):
-        if f"{name}/FakeLayerNorm/gamma" in w:
-            return x * w[f"{name}/FakeLayerNorm/gamma"] + w[f"{name}/FakeLayerNorm/beta"]
-        return normalise(w, name, x)
-
-    fake = "bert/embeddings/FakeLayerNorm/gamma" in w
-    act = (lambda x: np.maximum(x, 0)) if fake else gelu
-    at = "bert/embeddings"
-    x = w[f"{at}/word_embeddings"][ids]
-    zero = np.zeros_like(x[:, :1])
-    x = np.concatenate([np.concatenate([x[:, 1:], zero], 1), x, np.concatenate([zero, x[:, :-1]], 1)], axis=-1)
-    x = dense(f"{at}/embedding_transformation", x)
-    x = x + w[f"{at}/token_type_embeddings"][segments] + w[f"{at}/position_embeddings"][: ids.shape[1]]
-    hidden, layer = [norm(at, x)], 0
-    while (at := f"bert/encoder/layer_{layer}") + "/bottleneck/input/dense/kernel" in w:
-        before = hidden[-1]
-        y = norm(f"{at}/bottleneck/input", dense(f"{at}/bottleneck/input/dense", before))
-        query = value = before
-        if f"{at}/bottleneck/attention/dense/kernel" in w:
-            query = norm(f"{at}/bottleneck/attention", dense(f"{at}/bottleneck/attention/dense", before))
-        elif w[f"{at}/attention/self/value/kernel"].shape[0] == y.shape[-1]:
-            query = value = y
-        q, k, v = (
-            dense(f"{at}/attention/self/{part}", source).reshape(*ids.shape, heads, -1)
-            for part, source in (("query", query), ("key", query), ("value", value))
-        )
-        scores = np.einsum("bqnd,bknd->bnqk", q, k) / np.sqrt(q.shape[-1])
-        context = np.einsum("bnqk,bknd->bqnd", softmax(scores), v).reshape(*ids.shape, -1)
-        y = norm(f"{at}/attention/output", dense(f"{at}/attention/output/dense", context) + y)
-        number = 0
-        while (ffn := f"{at}/ffn_layer_{number}") + "/output/dense/kernel" in w:
-            inner = act(dense(f"{ffn}/intermediate/dense", y))
-            y, number = norm(f"{ffn}/output", dense(f"{ffn}/output/dense", inner) + y), number + 1
-        inner = act(dense(f"{at}/intermediate/dense", y))
-        y = norm(f"{at}/output", dense(f"{at}/output/dense", inner) + y)
-        at += "/output/bottleneck"
-        hidden.append(norm(at, dense(f"{at}/dense", y) + before))
-        layer += 1
-    return hidden
 
 
 @pytest.mark.parametrize("name", COUNTS)
