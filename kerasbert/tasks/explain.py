@@ -16,6 +16,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.batches import Encoded
+from kerasbert.tasks.graph_values import run
 from kerasbert.text import Tokenizer
 
 STEPS = 64
@@ -142,7 +143,7 @@ def _one(model, encoded: Encoded, at: slice, parts: Parts, answer, most: int, st
     kind, tokenizer, rows = kind_of(model), model.tokenizer, encoded.rows[at]
     own = dataclasses.replace(encoded, rows=rows, owners=np.zeros(len(rows), int), parts=(parts,))
     function = predict.graph(model, "logits", predict.task_logits, encoded.settings)
-    logits = predict.run(function, own, most, per_token=kind.per_token)
+    logits = run(function, own, most, per_token=kind.per_token)
     number, what, score = kind.explained(model.task, rows, logits, target)
     row, batch = rows[number], own.arrays([number], most)
     values, ends, special = integrated(model, batch, score, steps)

@@ -17,17 +17,17 @@ from kerasbert.answers.base import with_triples
 from kerasbert.errors import InputError
 from kerasbert.inputs import Input, Row, Tensor
 from kerasbert.layers.readout import queries_of, readout, width
-from kerasbert.progress import Progress, counted
+from kerasbert.progress import counted
 from kerasbert.tasks import early_checks
 from kerasbert.tasks.base import TaskKind, find, kind_of
-from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches
+from kerasbert.tasks.batches import Encoded, encode_texts
 from kerasbert.tasks.ensemble import Ensemble
 from kerasbert.tasks.given import Texts, check_texts, listed
+from kerasbert.tasks.graph_values import BATCH, run
 from kerasbert.tasks.load import load
 from kerasbert.tasks.own_model import answering
 from kerasbert.tasks.prompts import prefixed, vector_kind
 
-BATCH = 64  # texts at once
 UNBOUNDED = 512  # tokens of a text where neither the family nor the task knows a bound
 
 # model -> name -> graph: a model that answers one text after another is traced once
@@ -168,44 +168,6 @@ def forward(
     """`read(model, inputs)` for every text, in the order of the texts: float32 [n, ...]; `name` tells reads apart."""
     encoded = encoded_for(model, texts, length, settings, kind)
     return run(graph(model, name, read, encoded.settings), encoded, longest(model, length))
-
-
-def run(function: Callable, encoded: Encoded, longest: int, batch: int = BATCH, per_token: bool = False) -> Any:
-    """A graph's values for every row, in their order: float32 [n, ...].
-
-    Args:
-        per_token: bool, whether they are [B, S, ...]; then a list of [S, ...], the real tokens of each row.
-
-    Raises:
-        InputError: a value is not finite.
-    """
-    import tensorflow as tf
-
-    results: Any = None
-    for indices, batched in _counted(encoded, longest, batch):
-        values = function({name: tf.convert_to_tensor(value) for name, value in batched.items()}).numpy()
-        if not np.isfinite(values).all():
-            raise InputError("the model answers with numbers that are not finite: its weights are damaged or too large")
-        if per_token:
-            results = results or [None] * len(encoded.rows)
-            for i, value in zip(indices, values):
-                results[i] = value[: encoded.rows[i].length]
-            continue
-        if results is None:
-            results = np.zeros((len(encoded.rows), *values.shape[1:]), "float32")
-        results[indices] = values
-    return results if results is not None else [] if per_token else np.zeros((0,), "float32")
-
-
-def _counted(encoded: Encoded, longest: int, batch: int) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """`ordered_batches`, counted as they are computed: the time left goes by tokens, for the longest rows come last."""
-    lengths, done, tokens = np.array([row.length for row in encoded.rows]), 0, 0
-    unit, total = "texts" if len(lengths) == encoded.texts else "rows", max(1, int(lengths.sum()))
-    with Progress(len(lengths), unit) as progress:
-        for indices, batched in ordered_batches(encoded, longest, batch):
-            yield indices, batched
-            done, tokens = done + len(indices), tokens + int(lengths[indices].sum())
-            progress.to(done, tokens / total)
 
 
 def task_logits(model: keras.Model, batch: dict[str, Tensor]) -> Tensor:

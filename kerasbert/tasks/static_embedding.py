@@ -20,6 +20,7 @@ from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.early_checks import check_static
+from kerasbert.tasks.graph_values import run
 from kerasbert.text import load_tokenizer
 from kerasbert.text.base import Tokenizer
 
@@ -118,7 +119,7 @@ def _of_pieces(encoder: Any, tokenizer: Tokenizer, kept: list[int]) -> np.ndarra
     encoded = Encoded(rows, np.arange(len(rows)), tokenizer.pad_id, reads, settings)
     program = predict.graph(encoder, "static", function, settings)
     longest = max(row.length for row in rows)  # which are all as short: nothing is padded
-    return predict.run(program, encoded, longest, batch=256).astype("float64")
+    return run(program, encoded, longest, batch=256).astype("float64")
 
 
 def principal(vectors: np.ndarray, dims: int) -> tuple[np.ndarray, float]:

@@ -13,6 +13,7 @@ from kerasbert.answers.base import softmax
 from kerasbert.errors import InputError
 from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
+from kerasbert.tasks.graph_values import BATCH
 
 TEMPLATE = "This example is {}."
 
@@ -26,7 +27,7 @@ def zero_shot(
     multi_label: bool = False,
     entailment: str | None = None,
     length: int | None = None,
-    batch: int = predict.BATCH,
+    batch: int = BATCH,
 ) -> list[Classification]:
     """One Classification per text, its scores from the best label to the worst; no model was trained for these labels.
 

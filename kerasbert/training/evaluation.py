@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from kerasbert.tasks import early_checks, predict
+from kerasbert.tasks.graph_values import BATCH
 from kerasbert.training.splits import measured
 
 
@@ -14,7 +15,7 @@ def evaluate(
     data: Any,
     *,
     length: int | None = None,
-    batch: int = predict.BATCH,
+    batch: int = BATCH,
     split: str | None = None,
     language: str | None = None,
     options: Mapping[str, Any] | None = None,

@@ -12,6 +12,7 @@ from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, epoch_order, training_batches, training_rows
+from kerasbert.tasks.graph_values import run
 from kerasbert.tasks.task import Rows, Task
 from kerasbert.training.config import TrainConfig
 from kerasbert.training.feed import Feed, Part
@@ -41,7 +42,7 @@ def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path,
         kept = Safetensors(path)
         if kept.names() == ["answers"] and kept.shape("answers") == shape:
             return kept.read("answers")
-    answers = predict.run(predict.graph(teacher, "logits", predict.task_logits, encoded.settings), encoded, longest)
+    answers = run(predict.graph(teacher, "logits", predict.task_logits, encoded.settings), encoded, longest)
     with files.new_file(path) as part:
         write_safetensors(part, {"answers": shape}, lambda _: answers)
     return answers

@@ -10,9 +10,9 @@ from keras import ops
 
 import kerasbert as kb
 from kerasbert.data import processes
-from kerasbert.tasks import predict
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.batches import Encoded, encode_texts, training_batches
+from kerasbert.tasks.graph_values import run
 from kerasbert.training.splits import Split
 
 NAMES = {"token_ids": "input_ids", "padding_mask": "attention_mask", "segment_ids": "token_type_ids"}
@@ -117,7 +117,7 @@ def trained(
             values = logits({name: torch.tensor(value.numpy()) for name, value in arrays.items()}).numpy()
         return next(iter(task.how.outputs(task, ops.convert_to_tensor(values)).values()))
 
-    return task, predict.run(answer, dev, length, per_token=task.how.per_token), dev
+    return task, run(answer, dev, length, per_token=task.how.per_token), dev
 
 
 def _groups(model: Any, decay: float) -> list[dict[str, Any]]:
