@@ -6,7 +6,7 @@ import pytest
 from kerasbert import inputs
 from kerasbert.tasks import batches
 from kerasbert.tasks.base import find
-from kerasbert.tasks.batches import Encoded, epoch_order, ordered_batches, training_batches
+from kerasbert.tasks.batches import Encoded, epoch_order, ordered_batches, training_batches, training_rows
 
 
 def encoded(lengths, owners=None, kind="classification"):
@@ -70,8 +70,8 @@ def test_training_goes_on_from_any_update_and_fills_up_with_weight_0():
     rows, targets = encoded([2, 3, 4, 5, 6]), np.array([0, 1, 0, 1, 1])
     settings = {"batch": 2, "longest": 8, "seed": 3}
 
-    def take(start, count, **more):
-        made = training_batches(rows, targets, start=start, **settings, **more)
+    def take(start, count):
+        made = training_batches(rows, targets, start=start, **settings)
         return [next(made) for _ in range(count)]
 
     first = take(0, 6)
@@ -80,14 +80,12 @@ def test_training_goes_on_from_any_update_and_fills_up_with_weight_0():
     epoch = first[:3]
     assert sorted(sum(each["label_weight"]) for each in epoch) == [1, 2, 2]
     assert [each["row"].tolist() for each in epoch] == [[0, 1]] * 3
-    for each in take(0, 3, numbered=True):
-        for owner, label, weight, mask in zip(each["owner"], each["label"], each["label_weight"], each["padding_mask"]):
-            assert weight == (owner >= 0)
-            if owner >= 0:
-                assert label == targets[owner]
-                assert mask.sum() == owner + 2
-            else:
-                assert label == 0
+    for start in (0, 2):
+        numbers = training_rows(rows, 2, 3, start)
+        for each, of in zip(take(start, 4), numbers):
+            assert each["label_weight"].tolist() == [1] * len(of) + [0] * (2 - len(of))
+            assert each["label"].tolist() == [*targets[of], *[0] * (2 - len(of))]
+            assert each["padding_mask"].sum(1).tolist()[: len(of)] == [number + 2 for number in of]
     assert all(
         np.array_equal(a["label"], b["label"])
         for a, b in zip(take(0, 3), training_batches(rows, targets.tolist(), **settings))
