@@ -7,7 +7,8 @@ from kerasbert.errors import InputError
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.bert_words import BertWords
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
-from kerasbert.text.sentencepiece import NORMAL, Charsmap
+from kerasbert.text.charsmap import Charsmap
+from kerasbert.text.sentencepiece import NORMAL
 from kerasbert.text.template import Item
 from kerasbert.text.unigram import SPACE, Unigram
 from kerasbert.text.word_bpe import END, WordPairEncoding

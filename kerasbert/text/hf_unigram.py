@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from kerasbert.errors import InputError
 from kerasbert.text import unigram
 from kerasbert.text.added import AddedToken
+from kerasbert.text.charsmap import Charsmap, compile_charsmap
 from kerasbert.text.hf_added import ordinary, with_added
 from kerasbert.text.hf_beside import Beside
 from kerasbert.text.hf_template import template_of
@@ -20,9 +21,7 @@ from kerasbert.text.sentencepiece import (
     NORMAL,
     UNKNOWN,
     UNUSED,
-    Charsmap,
     Model,
-    compile_charsmap,
     folded,
 )
 from kerasbert.text.unigram import SPACE, Unigram, float32

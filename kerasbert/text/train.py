@@ -13,6 +13,28 @@ ITERATIONS = 2  # of the learner, per threshold tried; more change few pieces an
 LETTERS = 1000  # a rarer letter is [UNK]
 
 
+def _pieces(words: Counter[str], size: int, normalizer: Normalizer) -> list[str]:
+    """The pieces of a vocabulary of `size` behind its specials: characters, then what is learned of the words."""
+    # punctuation and ideographs are words of one character, whatever the pieces: they take no part in the learning
+    alone = Counter({word: count for word, count in words.items() if normalizer[word[0]][:1] == " "})
+    words = Counter({word: count for word, count in words.items() if word not in alone})
+    kept = [word for word, _ in _by_count(alone)[: size // 2]]
+    letters = Counter[str]()
+    for word, count in words.items():
+        for letter in word:
+            letters[letter] += count
+    alphabet = [letter for letter, _ in _by_count(letters)[:LETTERS]]
+    least = len(SPECIALS) + len(kept) + 2 * len(alphabet)
+    if size < least:
+        raise InputError(
+            f"size is {size}, expected at least {least}: the text's {len(kept) + len(alphabet)} characters and the special "
+            "tokens need as many pieces"
+        )
+    learned = _learn(words, size - len(SPECIALS) - len(kept)) if words else []
+    singles = sorted({*kept, *alphabet})
+    return [*singles, *(piece for piece in learned if piece not in singles)]
+
+
 def train_wordpiece(
     text: Iterable[str | bytes],
     size: int,
@@ -43,27 +65,9 @@ def train_wordpiece(
     words = count_words(text, normalizer)
     if not words:
         raise InputError("the text holds no words. Give files with text")
-    # punctuation and ideographs are words of one character, whatever the pieces: they take no part in the learning
-    alone = Counter({word: count for word, count in words.items() if normalizer[word[0]][:1] == " "})
-    for word in alone:
-        del words[word]
-    kept = [word for word, _ in _by_count(alone)[: size // 2]]
-    letters = Counter[str]()
-    for word, count in words.items():
-        for letter in word:
-            letters[letter] += count
-    alphabet = [letter for letter, _ in _by_count(letters)[:LETTERS]]
-    least = len(SPECIALS) + len(kept) + 2 * len(alphabet)
-    if size < least:
-        raise InputError(
-            f"size is {size}, expected at least {least}: the text's {len(kept) + len(alphabet)} characters and the special "
-            "tokens need as many pieces"
-        )
-    learned = _learn(words, size - len(SPECIALS) - len(kept)) if words else []
-    singles = sorted({*kept, *alphabet})
-    pieces = [*specials.values(), *singles, *(piece for piece in learned if piece not in singles)]
+    pieces = _pieces(words, size, normalizer)
     return WordPiece(
-        _cut(pieces, size),
+        _cut([*specials.values(), *pieces], size),
         lowercase=lowercase,
         strip_accents=strip_accents,
         split_cjk=split_cjk,

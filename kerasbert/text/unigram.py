@@ -16,13 +16,13 @@ from kerasbert.errors import InputError
 from kerasbert.text import viterbi
 from kerasbert.text.added import AddedToken, special
 from kerasbert.text.base import Cache, Inseparable, Tokenizer
+from kerasbert.text.charsmap import Charsmap
 from kerasbert.text.sentencepiece import (
     BYTE,
     CONTROL,
     NORMAL,
     UNKNOWN,
     USER_DEFINED,
-    Charsmap,
     Model,
     read_model,
     write_model,

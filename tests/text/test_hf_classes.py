@@ -6,9 +6,9 @@ import pytest
 
 from kerasbert.text import load_tokenizer
 from kerasbert.text.bpe import ALPHABET
+from kerasbert.text.charsmap import compile_charsmap
 from kerasbert.text.hf_beside import WITHOUT_EFFECT
 from kerasbert.text.hf_unigram import BESIDE, TRAILING
-from kerasbert.text.sentencepiece import compile_charsmap
 from kerasbert.text.word_bpe import END
 
 pytestmark = pytest.mark.slow

@@ -10,15 +10,14 @@ from tokenizers import normalizers
 from kerasbert.errors import InputError
 from kerasbert.text import Unigram, load_tokenizer, save_hf
 from kerasbert.text.base import Inseparable
+from kerasbert.text.charsmap import Charsmap, compile_charsmap
 from kerasbert.text.sentencepiece import (
     BYTE,
     CONTROL,
     NORMAL,
     UNKNOWN,
     USER_DEFINED,
-    Charsmap,
     Model,
-    compile_charsmap,
     preprocessed,
     read_model,
     write_model,
