@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,21 @@ def check_places(declared: Sequence[inputs.Input], rows: Sequence[inputs.Row]) -
             )
 
 
+def _reads(built: Any, declared: Iterable[inputs.Input], target: str, words: bool) -> tuple[Reads, ...]:
+    """What a file says of its inputs; `words`: whether MediaPipe pads them by the tokenizer's own piece."""
+    task, reads = getattr(built, "task", None), []
+    for each in declared:
+        theirs = each.name if target == "kerasbert" else mediapipe.INPUTS[each.name]
+        choices = dict(each.choices(built.tokenizer) or {}) if each.choices else {}
+        default = task.settings[each.setting] if task is not None and each.filled_by == "setting" else ""
+        # what is padded is masked: 0 as ever, and so the same files
+        pad = (built.tokenizer.pad_id if words else 0) if each.pad == inputs.PAD else int(each.pad)
+        filled = (each.filled_by, each.setting, choices, default)
+        reads.append(Reads(each.name, theirs, each.axes, each.dtype, pad, *filled, each.places))
+        reads[-1].declared()
+    return tuple(reads)
+
+
 def about(
     built: Any,
     signatures: Mapping[int, str] | Sequence[Signature],
@@ -100,19 +115,11 @@ def about(
     Raises:
         InputError: an input that a phone cannot fill, or a maker that is not registered.
     """
-    kind, task, reads = kind_of(built).answers, getattr(built, "task", None), []
+    kind, task = kind_of(built).answers, getattr(built, "task", None)
     declared = read_of_texts(built)
     if words := target == "mediapipe" and mediapipe.reads_words(built.tokenizer):
         declared = [each for each in declared if each.name == "token_ids"]
-    for each in declared:
-        theirs = each.name if target == "kerasbert" else mediapipe.INPUTS[each.name]
-        choices = dict(each.choices(built.tokenizer) or {}) if each.choices else {}
-        default = task.settings[each.setting] if task is not None and each.filled_by == "setting" else ""
-        # what is padded is masked: 0 as ever, and so the same files
-        pad = (built.tokenizer.pad_id if words else 0) if each.pad == inputs.PAD else int(each.pad)
-        filled = (each.filled_by, each.setting, choices, default)
-        reads.append(Reads(each.name, theirs, each.axes, each.dtype, pad, *filled, each.places))
-        reads[-1].declared()
+    reads = _reads(built, declared, target, words)
     makers = [each.make for each in declared if each.filled_by == "maker"]
     plugins = (registry.plugin_of(brought) for brought in (kind, *makers))
     if isinstance(signatures, Mapping):
@@ -122,7 +129,7 @@ def about(
         kind=kind.name,
         tokenizer=tokenizer_files(built.tokenizer),
         signatures=tuple(signatures),
-        inputs=tuple(reads),
+        inputs=reads,
         any_length=any_length,
         labels=tuple(built.labels or ()) if kind.labelled else (),
         pair=is_pair(built),

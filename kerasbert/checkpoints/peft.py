@@ -249,16 +249,7 @@ def write(
         return np.ascontiguousarray(read(name).T) if transposed else read(name)
 
     own = {FRONT + theirs.removeprefix(front): theirs for theirs in sources}
-    config = {
-        "peft_type": "LORA",
-        "task_type": TASKS[ending],
-        "base_model_name_or_path": (info.source or {}).get("hub"),
-        "r": spec.lora.rank,
-        "lora_alpha": spec.lora.alpha or spec.lora.rank,
-        "lora_dropout": 0.0,
-        "bias": "none",
-        "fan_in_fan_out": False,
-        "inference_mode": True,
+    config = _config(info, TASKS[ending]) | {
         "target_modules": sorted(module.removeprefix(front) for module in modules),
         "modules_to_save": sorted(whole) or None,
     }
@@ -266,6 +257,22 @@ def write(
         files.write_json(folder / source.PEFT, config)
         shapes = {name: values(theirs).shape for name, theirs in own.items()}
         write_safetensors(folder / WEIGHTS, shapes, lambda name: values(own[name]), metadata={"format": "pt"})
+
+
+def _config(info: ModelInfo, task: str) -> dict[str, Any]:
+    """The adapter_config.json of a model with LoRA, but for its modules."""
+    lora = info.spec.lora
+    return {
+        "peft_type": "LORA",
+        "task_type": task,
+        "base_model_name_or_path": (info.source or {}).get("hub"),
+        "r": lora.rank,
+        "lora_alpha": lora.alpha or lora.rank,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+    }
 
 
 def _low_rank(dialect: Dialect, tensors: Safetensors) -> tuple[set[str], dict[str, tuple[str, bool]]]:

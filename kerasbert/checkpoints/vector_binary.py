@@ -299,14 +299,7 @@ def read_fasttext(path: str | os.PathLike, file: BinaryIO, skipped: Skipped | No
     if pruned > 0 or stream.unpack("?", "its tables")[0]:
         raise InputError(f"{path} is a quantized model of fastText (.ftz), expected one that was not: its .bin or .vec")
     table = _matrix(stream, path, words, buckets, width)
-    output = None
-    if stream.more():
-        quantized, rows, columns = stream.unpack("?qq", "its output layer")
-        if quantized or not 0 <= rows <= words or columns != width:
-            raise InputError(
-                f"{path}: an output layer of {rows} x {columns}, expected at most {words} x {width}: it is damaged"
-            )
-        output = stream.table(rows, columns, "its output layer")
+    output = _output_layer(stream, path, words, width) if stream.more() else None
     settings = {name: head[name] for name in DEFAULTS} | {"ntokens": tokens, "version": version}
     own, buckets = table[:words], table[words:]
     if len(names) < words:
@@ -315,6 +308,16 @@ def read_fasttext(path: str | os.PathLike, file: BinaryIO, skipped: Skipped | No
         if output is not None:
             output = output[kept] if len(output) == words and head["loss"] != SOFTMAX_TREE else None
     return FastTextVectors(names, own, buckets, least, most, output=output, settings=settings, counts=counts)
+
+
+def _output_layer(stream: Stream, path: str | os.PathLike, words: int, width: int) -> np.ndarray:
+    """float32 [at most words, width]."""
+    quantized, rows, columns = stream.unpack("?qq", "its output layer")
+    if quantized or not 0 <= rows <= words or columns != width:
+        raise InputError(
+            f"{path}: an output layer of {rows} x {columns}, expected at most {words} x {width}: it is damaged"
+        )
+    return stream.table(rows, columns, "its output layer")
 
 
 def _names(stream: Stream, words: int, skipped: Skipped) -> tuple[dict[str, int], list[int]]:

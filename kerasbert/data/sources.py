@@ -240,14 +240,7 @@ def table_rows(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, or number of the row in parquet; row) pairs; `columns` are present in each."""
     if kind in ("jsonl", "json", "parquet"):
-        for line, row in objects(path, kind, encoding):
-            if not isinstance(row, dict):
-                raise InputError(f"{path}, line {line}: a {type(row).__name__}, expected an object such as {{...}}")
-            for column in columns:
-                if column not in row:
-                    raise InputError(_no_column(f"{path}, line {line} has", column, row))
-                if row[column] is None:
-                    raise InputError(f"{path}, line {line}: {column!r} is null. Drop the row, or fill it in")
+        for line, row in _object_rows(path, kind, columns, encoding):
             yield line, row if raw else {name: _json_text(value) for name, value in row.items()}
         return
     names = names or dialects.current().columns or None
@@ -273,6 +266,21 @@ def table_rows(
             expected = f"expected {len(names)} ({', '.join(names)})"
             raise InputError(f"{path}, line {line}: {len(values)} fields, {expected}{hint}. Mend the row")
         yield line, dict(zip(names, values))
+
+
+def _object_rows(
+    path: str | os.PathLike, kind: str, columns: Sequence[str], encoding: str | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """`objects` of a table, each with a value in all of `columns`."""
+    for line, row in objects(path, kind, encoding):
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, line {line}: a {type(row).__name__}, expected an object such as {{...}}")
+        for column in columns:
+            if column not in row:
+                raise InputError(_no_column(f"{path}, line {line} has", column, row))
+            if row[column] is None:
+                raise InputError(f"{path}, line {line}: {column!r} is null. Drop the row, or fill it in")
+        yield line, row
 
 
 def objects(path: str | os.PathLike, kind: str, encoding: str | None = None) -> Iterator[tuple[int, Any]]:

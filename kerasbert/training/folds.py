@@ -11,15 +11,22 @@ from kerasbert.data.dialects import default_reading
 from kerasbert.errors import InputError
 from kerasbert.lazy import later
 from kerasbert.storage import files, places
-from kerasbert.tasks.task import Task, find_task, fold, without
+from kerasbert.tasks.task import Rows, Task, find_task, fold, without
 from kerasbert.training import runs
 from kerasbert.training.early import labels_of, parted
 from kerasbert.training.splits import in_memory, split
 
 if TYPE_CHECKING:
     import keras
+    import numpy as np
 
 finetune = later("kerasbert.training.finetune", "finetune")
+
+
+def _parts(rows: Rows, held: "np.ndarray", number: int) -> dict[str, Any]:
+    """The rows of one fold and the others."""
+    others = rows.take(without(len(rows.texts), held))
+    return {"train": in_memory(others, "the other folds"), "dev": in_memory(rows.take(held), f"fold {number}")}
 
 
 def cross_validate(
@@ -65,11 +72,7 @@ def cross_validate(
         raise InputError(f"{len(rows.texts)} rows are too few for {folds} folds, expected a different one for each")
     for i, held in enumerate(numbers, 1):
         runs.say(f"fold {i} of {folds}", quiet)
-        others = without(len(rows.texts), held)
-        parts = {
-            "train": in_memory(rows.take(others), "the other folds"),
-            "dev": in_memory(rows.take(held), f"fold {i}"),
-        }
+        parts = _parts(rows, held, i)
         run = out / f"fold_{i}"
         finetune(model, known.task, parts, out=run, **settings)
         metrics = read_json(run / "dev.json")["metrics"]

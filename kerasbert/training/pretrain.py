@@ -278,22 +278,7 @@ class _Source:
                 raise InputError("both model and init are directories: give one")
             self.directory = model = sources.directory(model)
         if self.directory is not None:
-            info = checkpoints.read_model_json(self.directory)
-            shape = set(changes) - {"dropout", "attention.dropout"}
-            if shape:
-                raise InputError(
-                    f"cannot change {', '.join(sorted(shape))} of trained weights: only dropout may change"
-                )
-            self.family, self.name = registry.family(info.family), info.name
-            if isinstance(model, str) and _accepted(model, self.directory, info) is not self.family:
-                self.family, self.name = registry.find(model)[0], model
-                self.remark = (
-                    f"{model} starts from the {info.family} in {self.directory}: their encoders are of one kind"
-                )
-            self.spec = specs.derive(info.spec, changes)
-            self.digest = model_files.digest(self.directory)
-            if (held := text.held_tokenizer(self.directory)) is not None:
-                self.tokenizer = held
+            self._take_directory(self.directory, model, changes)
         elif isinstance(model, str | os.PathLike):
             self.family, spec = registry.find(str(model))
             self.name = str(model)
@@ -305,6 +290,21 @@ class _Source:
             self.encoder, self.spec, self.tokenizer = model, model.spec, model.tokenizer
             self.family = registry.family_of(model)
             self.name, self.digest = model.model_name or self.family.name, model_files.digest_of(model)
+
+    def _take_directory(self, directory: Path, model: Any, changes: Mapping[str, Any]) -> None:
+        """Start from the weights of a directory; `model` is a family of its kind perhaps."""
+        info = checkpoints.read_model_json(directory)
+        shape = set(changes) - {"dropout", "attention.dropout"}
+        if shape:
+            raise InputError(f"cannot change {', '.join(sorted(shape))} of trained weights: only dropout may change")
+        self.family, self.name = registry.family(info.family), info.name
+        if isinstance(model, str) and _accepted(model, directory, info) is not self.family:
+            self.family, self.name = registry.find(model)[0], model
+            self.remark = f"{model} starts from the {info.family} in {directory}: their encoders are of one kind"
+        self.spec = specs.derive(info.spec, changes)
+        self.digest = model_files.digest(directory)
+        if (held := text.held_tokenizer(directory)) is not None:
+            self.tokenizer = held
 
     def choose(self, name: str | None) -> None:
         """The objective of that name, or the family's own."""

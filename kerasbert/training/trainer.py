@@ -61,7 +61,6 @@ class Trainer:
             optimizer = make_optimizer(config)
             if constraint is not None:
                 constraint.install(program.model, config.updates)
-        weights, encoder = program.model.count_params(), getattr(program.model, "encoder", None)
         self.core = StepCore(
             program,
             optimizer,
@@ -70,11 +69,7 @@ class Trainer:
             accumulate=config.accumulate,
             seed=config.seed,
             loss_scaling=config.precision == "mixed_float16",
-            compilation=Compilation(
-                update=config.updates * weights > COMPILE_FROM,
-                fused=fuses(config, weights, feed.shapes),
-                open_shapes=feed.open_shapes() if getattr(encoder, "open_lengths", False) else (),
-            ),
+            compilation=_compilation(program.model, config, feed),
         )
         with strategy.scope():
             program.begin(optimizer, config.updates)
@@ -363,6 +358,16 @@ class Trainer:
             self.evaluate.state = state["evaluation"]
         self.stopped, self.skipped, self.saved = bool(state["stopped"]), int(state["skipped"]), step
         self.means.reset(state["means"])
+
+
+def _compilation(model: keras.Model, config: RunConfig, feed: Feed) -> Compilation:
+    """What of this run's updates is worth compiling."""
+    weights, encoder = model.count_params(), getattr(model, "encoder", None)
+    return Compilation(
+        update=config.updates * weights > COMPILE_FROM,
+        fused=fuses(config, weights, feed.shapes),
+        open_shapes=feed.open_shapes() if getattr(encoder, "open_lengths", False) else (),
+    )
 
 
 def fuses(config: RunConfig, weights: int, shapes: int) -> bool:

@@ -68,12 +68,8 @@ class TextsFeed(Feed):
         task: Task,
     ):
         self.encoded, self.targets, self.labelled, self.answers = encoded, rows.targets, labelled, answers
-        self.arguments: dict[str, Any] = {
-            "batch": settings.batch,
-            "longest": longest,
-            "seed": settings.seed,
-            "task": task,
-        }
+        self.arguments: dict[str, Any] = {"batch": settings.batch, "longest": longest, "seed": settings.seed}
+        self.arguments["task"] = task
         self.together = task.how.together
         self.units, self.shapes = encoded.units(self.together), encoded.shapes()
         self.epoch = -(-len(self.units) // settings.batch)

@@ -52,14 +52,7 @@ def benchmark(
         raise InputError(f"{len(texts)} texts and {rounds} rounds, expected at least one of each")
     run(texts[0])
     first = time.perf_counter()
-    for text in texts:  # every length once: its memory is taken then
-        run(text)
-    times = []
-    for _ in range(rounds):
-        for text in texts:
-            begin = time.perf_counter()
-            run(text)
-            times.append((time.perf_counter() - begin) * 1e3)
+    times = _times(run, texts, rounds)
     more = {} if path.is_dir() else _of_a_file(runner, path, texts, rounds, threads, plugin)
     deciles = statistics.quantiles(times, n=10) if len(times) > 1 else times * 9
     return {
@@ -74,6 +67,19 @@ def benchmark(
         "peak_memory_mb": launch_times.peak(),
         **more,
     }
+
+
+def _times(run: Callable[[Any], Any], texts: Sequence[Any], rounds: int) -> list[float]:
+    """Milliseconds of each text of each round."""
+    for text in texts:  # every length once: its memory is taken then
+        run(text)
+    times = []
+    for _ in range(rounds):
+        for text in texts:
+            begin = time.perf_counter()
+            run(text)
+            times.append((time.perf_counter() - begin) * 1e3)
+    return times
 
 
 def _of_a_file(
