@@ -44,7 +44,7 @@ class Kind:
         name: str.
         output: str, name of the output in exported files.
         per_token: bool, whether a row's output is [S, C]; else it is [C].
-        labelled: bool, whether the numbers stand for labels, in their order.
+        labelled: bool, whether its task has labels: they are found in the training rows and kept with the model.
         agrees_by: str, what `agreement` is a share of, in a word.
         noise: float, by how much more of their variance the scores of a good file may differ than a label's do.
         columns: the fields of an answer that a table gets.
@@ -80,6 +80,14 @@ class Kind:
     focus: str = ""
     defaults: Mapping[str, Any] = MappingProxyType({})
     learned: tuple[str, ...] = ()
+
+    @property
+    def label_scores(self) -> bool:
+        """Whether the numbers of an output are logits of the labels, in their order, of which one holds.
+
+        So it is where there are labels; a kind with labels and other outputs, such as K - 1 thresholds, says False.
+        """
+        return self.labelled
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -185,7 +193,7 @@ class Kind:
 
     def width(self, labels: Sequence[str]) -> int | None:
         """C of an output; None where the model alone knows it."""
-        return len(labels) if self.labelled else None
+        return len(labels) if self.label_scores else None
 
     def rows(self, tokenizer: "Tokenizer", parts: Parts, length: int) -> list[Row]:
         """One input -> its packed rows, here one, truncated to `length` tokens.
@@ -203,14 +211,14 @@ class Kind:
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """What a task's model gives for a row -> what an exported file gives: softmax where the numbers are logits."""
-        return softmax(outputs) if self.labelled else outputs
+        return softmax(outputs) if self.label_scores else outputs
 
     def decode(self, parts: Parts, rows: Sequence[Row], outputs: Outputs, labels: Sequence[str]) -> Any:
         """The answer object of one input.
 
         Args:
             rows: as `rows` gave them. outputs: of each row, float32 [C], or [S, C] of its real tokens; probabilities
-                where labelled.
+                where `label_scores`.
         """
         raise NotImplementedError
 
@@ -274,7 +282,7 @@ class Kind:
         if not len(outputs):
             return np.zeros((0, 1))
         values = np.concatenate(list(outputs)) if self.per_token else np.stack(list(outputs))
-        return nearness.logs(values) if self.labelled else np.reshape(values, (len(values), -1))
+        return nearness.logs(values) if self.label_scores else np.reshape(values, (len(values), -1))
 
     def agreement(
         self,

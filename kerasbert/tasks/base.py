@@ -331,7 +331,7 @@ class TaskKind(Judging):
 
     def from_exported(self, outputs: Tensor) -> Tensor:
         """Outputs of an exported file -> outputs of the model as `metrics` takes them; logits up to a constant."""
-        if not self.answers.labelled:
+        if not self.answers.label_scores:
             return outputs
         logs = [np.log(np.maximum(row, 1e-30)) for row in outputs]
         return logs if self.per_token else np.stack(logs)

@@ -58,7 +58,7 @@ class Ensemble:
         return self._mean(outputs, kind)
 
     def _mean(self, values: Sequence[np.ndarray], kind: Any) -> np.ndarray:
-        if not kind.answers.labelled or not len(values[0]):
+        if not kind.answers.label_scores or not len(values[0]):
             return np.mean(values, axis=0)
         mean = np.mean([kind.answers.probabilities(value) for value in values], axis=0)
         return np.asarray(kind.from_exported(mean), "float32")

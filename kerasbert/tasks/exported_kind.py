@@ -229,11 +229,11 @@ class Exported:
         return None
 
     def device(self, outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Tensor:
-        """The one float tensor of a .tflite: [B, C], or [B, S, C] of tokens; probabilities where labelled."""
+        """The one float tensor of a .tflite: [B, C], or [B, S, C] of tokens; probabilities of `label_scores`."""
         from keras import ops
 
         values = next(iter(outputs.values()))
-        return ops.softmax(values, axis=-1) if self.answers.labelled else values
+        return ops.softmax(values, axis=-1) if self.answers.label_scores else values
 
     def check_target(self, target: str) -> None:
         """Refuse a reader of .tflite files that has no such answers.

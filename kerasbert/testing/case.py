@@ -115,8 +115,8 @@ class Case:
             named = how.with_labels(task, self.source, [line for line, _ in rows], [row[task.label] for _, row in rows])
         assert not named.labels, (
             f"{self.training}.with_labels finds the labels {', '.join(named.labels)}, and is never asked: labels are looked for "
-            f"in the rows where {self.phone}.labelled is true. Write labelled = True (then the outputs are probabilities of the "
-            "labels; where they are not, override probabilities, width, signal and agreement), or name the labels in the Task"
+            f"in the rows where {self.phone}.labelled is true. Write labelled = True (then the outputs are logits of the labels; "
+            "where they are not, label_scores = False), or name the labels in the Task"
         )
         return found
 

@@ -85,3 +85,21 @@ def test_an_input_is_a_tuple_or_a_dict_of_its_parts_or_a_line():
     ):
         with pytest.raises(InputError, match=text):
             kind.from_line(line, names, "line 1")
+
+
+def test_labels_may_have_other_outputs_than_a_score_each():
+    """K - 1 thresholds stay as the model gives them; logits of the labels become probabilities."""
+
+    class Thresholds(answers.Kind):
+        labelled, label_scores = True, False
+
+    class Scores(answers.Kind):
+        labelled = True
+
+    outputs, names = np.array([[0.0, np.log(3.0)]], "float32"), ["low", "middle", "high"]
+    assert Thresholds().width(names) is None
+    np.testing.assert_array_equal(Thresholds().probabilities(outputs), outputs)
+    np.testing.assert_array_equal(Thresholds().signal(list(outputs)), outputs)
+    assert Scores().width(names) == 3
+    np.testing.assert_allclose(Scores().probabilities(outputs), [[0.25, 0.75]], rtol=1e-6)
+    np.testing.assert_allclose(Scores().signal([[0.25, 0.75]]), np.log([[0.25, 0.75]]), rtol=1e-6)

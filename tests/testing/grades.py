@@ -31,7 +31,7 @@ class GradeKind(answers.Kind):
     """Ordinal regression (Cao et al., 2020, CORAL): probabilities [K - 1] of being more than each grade but the last."""
 
     name, output, agrees_by, focus = "grade", "exceeds", "labels", "text"
-    labelled = True
+    labelled, label_scores = True, False
     columns = ("label", "expected")
     defaults = MappingProxyType({"margin": 0.5})
 
