@@ -26,7 +26,7 @@ from kerasbert.text.base import Tokenizer
 from kerasbert.text.languages import write_languages
 
 if TYPE_CHECKING:  # command lines read model.json without Keras
-    from kerasbert.layers.encoder import Encoder
+    import keras
 
 FORMAT = 1
 WEIGHTS = "weights.safetensors"
@@ -95,7 +95,7 @@ class ModelParts:
         generation: as of `ModelInfo`.
     """
 
-    encoder: "Encoder | Weights"
+    encoder: "keras.Model | Weights"
     name: str
     heads: Mapping[str, Any] | None = None
     tokenizer: Tokenizer | None = None
