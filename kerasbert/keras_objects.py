@@ -8,8 +8,9 @@ import functools
 import importlib
 import importlib.util
 import sys
-from collections.abc import Mapping
 from typing import Any
+
+from kerasbert.storage.json_view import JsonMap
 
 
 class Later:
@@ -22,7 +23,7 @@ class Later:
     def __init__(self, place: str) -> None:
         self.place = place
 
-    def from_config(self, config: Mapping[str, Any]) -> Any:
+    def from_config(self, config: JsonMap) -> Any:
         """The object of a configuration, by the class itself."""
         module, _, name = self.place.partition(":")
         kind = functools.reduce(getattr, name.split("."), importlib.import_module(module))

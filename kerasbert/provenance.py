@@ -12,9 +12,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from kerasbert import __version__
+from kerasbert.storage.json_view import Json
 
 _command: contextvars.ContextVar[str] = contextvars.ContextVar("command", default="")
 
@@ -34,12 +34,12 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def made() -> dict[str, Any]:
+def made() -> Json:
     """The command ("" for a call from Python), when it began, and `machine`."""
     return {"command": _command.get(), "begun": now(), "machine": machine()}
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Json:
     """System, processor, cores, memory in GB and accelerators; None for what cannot be told."""
     return {
         "system": f"{platform.system()} {platform.machine()}",
@@ -50,7 +50,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def environment() -> dict[str, Any]:
+def environment() -> Json:
     """Versions, threads and git commit, which a bit-identical repetition needs."""
     versions: dict[str, str | None] = {"kerasbert": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("tensorflow", "keras", "numpy"):

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from kerasbert.adaptation import Adapters, Lora, Pals
 from kerasbert.errors import InputError, near, nearest
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -304,7 +305,7 @@ def check(path: str, value: Any, hint: Any) -> Any:
     raise InputError(f"{path} must be {names}. Received: {value!r:.200}")
 
 
-def to_dict(spec: Any) -> dict[str, Any]:
+def to_dict(spec: Any) -> Json:
     """A Spec, or a part of one, as nested plain values, for json."""
     tree: dict[str, Any] = {}
     for field in dataclasses.fields(spec):
@@ -316,7 +317,7 @@ def to_dict(spec: Any) -> dict[str, Any]:
     return tree
 
 
-def leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Json:
     """The values of nested plain ones at their dotted paths.
 
     >>> leaves({"hidden": 4, "blocks": {"layers": 2}})
@@ -353,7 +354,7 @@ def differences(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
     return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def differing(one: Any, other: Any) -> dict[str, Any]:
+def differing(one: Any, other: Any) -> Json:
     """Dotted path -> value in one, where another has a different one."""
     return {path: pair[0] for path, pair in differences(one, other).items()}
 

@@ -6,9 +6,10 @@ import json
 import pkgutil
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kerasbert.errors import InputError, unknown
+from kerasbert.storage.json_view import Json
 
 T = TypeVar("T")
 
@@ -16,7 +17,7 @@ PLUGINS: dict[str, dict[str, str]] = {}  # module or entry point that was loaded
 
 
 @functools.cache
-def shipped() -> dict[str, Any]:
+def shipped() -> Json:
     """The index of what ships with the package: models with parameters and Spec, names.
 
     Nothing is imported for it; `python -m tests.make_index` writes it anew.

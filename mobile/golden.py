@@ -18,6 +18,7 @@ import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.storage.files import write_atomic
+from kerasbert.storage.json_view import Json
 from . import samples
 from .runtime import Runner, load
 
@@ -126,7 +127,7 @@ def made(file: bytes, own: Sequence[Any] = ()) -> bytes:
             return "".join(lines(runner, own)).encode()
 
 
-def written(out: Path, blob: bytes, golden: str | os.PathLike | None, own: Sequence[Any]) -> dict[str, Any]:
+def written(out: Path, blob: bytes, golden: str | os.PathLike | None, own: Sequence[Any]) -> Json:
     """Put a .tflite in its place, and the golden file beside it; what a report says of that one.
 
     Args:
@@ -214,7 +215,7 @@ def _shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)[:80]
 
 
-def _told(output: np.ndarray) -> dict[str, Any]:
+def _told(output: np.ndarray) -> Json:
     """At most LARGEST numbers of a row's output."""
     every = max(1, math.ceil(output.size / LARGEST))
     values = [float(f"{value:.7g}") for value in output.ravel()[::every].tolist()]

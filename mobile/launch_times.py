@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert import children
+from kerasbert.storage.json_view import Json
 from kerasbert.text import load_tokenizer
 from . import golden, samples
 from .runtime import Runner
@@ -44,7 +45,7 @@ print(json.dumps([model.model.name, peak()]))
 """
 
 
-def launches(path: Path, text: Any, threads: int, plugin: Sequence[Any]) -> dict[str, Any]:
+def launches(path: Path, text: Any, threads: int, plugin: Sequence[Any]) -> Json:
     """Fresh processes, without packed weights and with them: ms to load (imports included) and to the first answer, peak MB.
 
     Returns:
@@ -127,7 +128,7 @@ def _flat(text: Any) -> list[Any]:
     return [text] if isinstance(text, str | bytes) else [each for part in text for each in _flat(part)]
 
 
-def delegated(path: Path) -> dict[str, Any]:
+def delegated(path: Path) -> Json:
     """How many operators of the first program XNNPACK takes, and in how many pieces; {} where no litert can say."""
     try:
         from ai_edge_litert.interpreter import Interpreter

@@ -16,6 +16,7 @@ import flatbuffers
 import numpy as np
 
 from kerasbert.inputs import NAMES
+from kerasbert.storage.json_view import Json
 from kerasbert.text import WordPiece, base
 from kerasbert.text.base import to_text
 from .tflite import repack
@@ -112,7 +113,7 @@ def reads_words(own: base.Tokenizer) -> bool:
     return own.kind == "regex"
 
 
-def completed(read: Mapping[str, Any], wanted: Iterable[str], own: base.Tokenizer) -> dict[str, Any]:
+def completed(read: Mapping[str, Any], wanted: Iterable[str], own: base.Tokenizer) -> Json:
     """What a network reads beside `ids` where MediaPipe gives these alone: everything but <PAD> is there, in one segment.
 
     Args:

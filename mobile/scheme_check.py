@@ -16,6 +16,7 @@ from kerasbert import spec as specs
 from kerasbert.answers import nearness
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names as weight_names
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.testing import world
@@ -34,7 +35,7 @@ FLOATS = "float32"
 LEAST = 0.5  # of agreement and fidelity: a scheme that asks for less judges nothing
 
 
-def check_scheme(name: str, folder: Path) -> dict[str, Any]:
+def check_scheme(name: str, folder: Path) -> Json:
     """A scheme's file is made, opened, run and judged.
 
     Its fields are known ones. Made twice it has the same bytes; TFLite opens it; its signatures are those of the float file; no
@@ -330,7 +331,7 @@ def _check_refusals(name: str, scheme: Scheme, files: Files) -> None:
         assert not out.exists(), f"{name}: a file was written although {', '.join(given)} was refused"
 
 
-def _check_written(name: str, scheme: Scheme, files: Files) -> dict[str, Any]:
+def _check_written(name: str, scheme: Scheme, files: Files) -> Json:
     """`compress` writes the file and takes it for worth its model; the phone's runtime opens it and answers."""
     out = files.folder / f"scheme-{name}.tflite"
     given: dict[str, Any] = {"calibration": files.calibration} if scheme.calibrated else {}

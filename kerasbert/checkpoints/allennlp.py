@@ -25,7 +25,7 @@ from kerasbert.checkpoints.plans import Plan
 from kerasbert.errors import InputError
 from kerasbert.inputs import WORD
 from kerasbert.storage import files, unused
-from kerasbert.storage.json_view import JsonView
+from kerasbert.storage.json_view import Json, JsonView
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.characters import ORDER, ROWS, CharacterWords
 from kerasbert.text.files import tokenizer_file
@@ -140,7 +140,7 @@ def _bias_out(array: np.ndarray) -> np.ndarray:
     return found
 
 
-def read_options(path: Path) -> dict[str, Any]:
+def read_options(path: Path) -> Json:
     """options.json -> changes of a Spec.
 
     Raises:
@@ -197,9 +197,9 @@ def _filters(said: Any, path: Path) -> tuple[int, ...]:
     return counts
 
 
-def options_of(spec: Any) -> dict[str, Any]:
+def options_of(spec: Any) -> Json:
     """The options.json of a model of these settings."""
-    content: dict[str, Any] = {}
+    content: Json = {}
 
     def put(name: str, value: Any) -> None:
         *parents, last = name.split(".")

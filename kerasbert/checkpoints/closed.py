@@ -12,7 +12,7 @@ from typing import Any
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.errors import InputError
 from kerasbert.storage import unused
-from kerasbert.storage.json_view import JsonView
+from kerasbert.storage.json_view import JsonMap, JsonView
 from kerasbert.text.base import Tokenizer
 
 _IDS = "an id of the tokenizer, whose files say it"
@@ -162,7 +162,7 @@ def settle(content: JsonView, dialect: Dialect, file: Path, heads: Collection[st
     unused.leave(file, spoken)
 
 
-def _contradicts(content: Mapping[str, Any]) -> bool:
+def _contradicts(content: JsonMap) -> bool:
     names, numbers = content.get("id2label"), content.get("label2id")
     if not isinstance(names, dict) or not isinstance(numbers, dict):
         return False

@@ -8,7 +8,7 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.names import LIST, Dialect
 from kerasbert.errors import InputError
-from kerasbert.storage.json_view import JsonView
+from kerasbert.storage.json_view import Json, JsonMap, JsonView
 
 # Google's TF1 code calls the tanh approximation "gelu" since 2019, its checkpoints were trained with either; as in
 # Hugging Face's conversions of the same files, "gelu" is the exact one here.
@@ -64,7 +64,7 @@ def flat(config: JsonView, halves: Collection[str]) -> JsonView:
     return JsonView(content | {f"{half}.{key}": value for half, own in inside.items() for key, value in own.items()})
 
 
-def nested(config: Mapping[str, Any], halves: Collection[str]) -> dict[str, Any]:
+def nested(config: JsonMap, halves: Collection[str]) -> Json:
     """The inverse of `flat`."""
     whole = {key: value for key, value in config.items() if key.partition(".")[0] not in halves}
     for half in halves:
@@ -73,7 +73,7 @@ def nested(config: Mapping[str, Any], halves: Collection[str]) -> dict[str, Any]
     return whole
 
 
-def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where: Any) -> specs.Spec:
+def to_spec(config: JsonMap, dialect: Dialect, base: specs.Spec, where: Any) -> specs.Spec:
     """The Spec that a configuration describes.
 
     Args:
@@ -112,7 +112,7 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
         raise InputError(f"the configuration of {where}: {error}") from None
 
 
-def _changes(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where: Any) -> dict[str, Any]:
+def _changes(config: JsonMap, dialect: Dialect, base: specs.Spec, where: Any) -> Json:
     """What a configuration says of the Spec, by path.
 
     Raises:
@@ -135,7 +135,7 @@ def _changes(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, wher
     return changes
 
 
-def _activation(config: Mapping[str, Any], dialect: Dialect, where: Any) -> str:
+def _activation(config: JsonMap, dialect: Dialect, where: Any) -> str:
     """The activation that a configuration names."""
     key = _keys(dialect, "feedforward.activation")[0]
     said, known = config[key], _activations(dialect, key)
@@ -164,7 +164,7 @@ def _ours(value: Any, values: Mapping[Any, Any]) -> Any:
     return values.get(value, value) if isinstance(value, str | int) else value
 
 
-def _told(values: Mapping[str, Any], of: Any) -> dict[str, Any]:
+def _told(values: Mapping[str, Any], of: Any) -> Json:
     """Values, those that are functions called on what they are functions of."""
     return {key: value(of) if callable(value) else value for key, value in values.items()}
 
@@ -177,7 +177,7 @@ def _usual(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> specs.Spec:
     return spec
 
 
-def _follows(path: str, sizes: Mapping[str, Any], base: specs.Spec) -> Any:
+def _follows(path: str, sizes: JsonMap, base: specs.Spec) -> Any:
     """What a size that may be None is then, of the others; None where they do not tell."""
     if path == "decoder.layers":
         return sizes.get("blocks.layers")
@@ -185,7 +185,7 @@ def _follows(path: str, sizes: Mapping[str, Any], base: specs.Spec) -> Any:
     return hidden / heads if isinstance(hidden, int) and isinstance(heads, int) and heads else None
 
 
-def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str, Any]:
+def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> Json:
     """The configuration of a Spec; the inverse of `to_spec`.
 
     Raises:
@@ -218,7 +218,7 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
     return theirs
 
 
-def _implied(spec: specs.Spec) -> dict[str, Any]:
+def _implied(spec: specs.Spec) -> Json:
     """Paths that may be None, and what they are then."""
     implied = {"attention.dropout": spec.dropout}
     if not getattr(spec.embeddings, "projected", None):
@@ -237,7 +237,7 @@ def _plain(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> specs.Spec:
     return _usual(spec, dialect, base).derive(implied)
 
 
-def _in_theirs(config: dict[str, Any], spec: specs.Spec, dialect: Dialect) -> dict[str, Any]:
+def _in_theirs(config: Json, spec: specs.Spec, dialect: Dialect) -> Json:
     """Values of ours by their key -> theirs."""
     implied, kinds = _implied(spec), specs.paths(type(spec))
     activations = _keys(dialect, "feedforward.activation")
@@ -252,7 +252,7 @@ def _in_theirs(config: dict[str, Any], spec: specs.Spec, dialect: Dialect) -> di
     return config
 
 
-def labels(config: Mapping[str, Any], count: int | None) -> tuple[str, ...]:
+def labels(config: JsonMap, count: int | None) -> tuple[str, ...]:
     """Names of the classes in order; `LABEL_0` and so on where the configuration leaves them out."""
     names = config.get("id2label")
     for key in ("num_labels", "_num_labels"):
@@ -276,7 +276,7 @@ def labels(config: Mapping[str, Any], count: int | None) -> tuple[str, ...]:
     return tuple(by_id[i] for i in range(len(by_id)))
 
 
-def languages(config: Mapping[str, Any]) -> dict[str, int] | None:
+def languages(config: JsonMap) -> dict[str, int] | None:
     """XLM's numbers of languages, by number; None where the configuration has none."""
     table = config.get("lang2id")
     if not table:
@@ -325,9 +325,7 @@ def problem_of(kind: str | None) -> str | None:
     return next((name for name, ours in _PROBLEMS.items() if kind and ours == kind != "classification"), None)
 
 
-def task_of(
-    config: Mapping[str, Any], classes: int, pair: bool | None = None, kind: str | None = None
-) -> dict[str, Any]:
+def task_of(config: JsonMap, classes: int, pair: bool | None = None, kind: str | None = None) -> Json:
     """The task of a checkpoint with a head of a task, as model.json records it.
 
     Args:

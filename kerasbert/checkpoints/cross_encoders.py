@@ -7,6 +7,7 @@ from typing import Any
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import Json, JsonMap
 
 ACTIVATIONS = {"Identity": "", "Sigmoid": "sigmoid", "Softmax": "softmax"}
 """The end of the name of torch's class -> ours, of a CrossEncoder's scores."""
@@ -34,9 +35,7 @@ def within(longest: Any, spec: Spec, where: Path) -> int | None:
     return min(int(longest), spec.longest or int(longest))
 
 
-def cross_encoder(
-    found: Mapping[str, Any], classes: int, activation: Any, where: Any
-) -> tuple[dict[str, Any], list[str]]:
+def cross_encoder(found: JsonMap, classes: int, activation: Any, where: Any) -> tuple[Json, list[str]]:
     """The task of a CrossEncoder's classifier, and what is to be told of it.
 
     Args:
@@ -67,7 +66,7 @@ def cross_encoder(
     return {"kind": kind, "inputs": "pair"} | ({"options": options} if options else {}), told
 
 
-def activation_in(config: Mapping[str, Any]) -> tuple[bool, Any]:
+def activation_in(config: JsonMap) -> tuple[bool, Any]:
     """Whether a configuration is of a CrossEncoder that was saved before 5.4, and the activation that it names."""
     said = config.get("sentence_transformers")
     if isinstance(said, Mapping):
@@ -77,8 +76,8 @@ def activation_in(config: Mapping[str, Any]) -> tuple[bool, Any]:
 
 
 def from_before(
-    config: Mapping[str, Any], found: dict[str, Any] | None, classes: int, folder: Path, spec: Spec
-) -> tuple[dict[str, Any] | None, list[str]]:
+    config: JsonMap, found: Json | None, classes: int, folder: Path, spec: Spec
+) -> tuple[Json | None, list[str]]:
     """The task of a checkpoint without modules.json, which may be a CrossEncoder's, and what is to be told of it.
 
     Args:
@@ -92,7 +91,7 @@ def from_before(
     return task | ({} if longest is None else {"length": longest}), told
 
 
-def written_activation(task: Mapping[str, Any]) -> dict[str, Any]:
+def written_activation(task: JsonMap) -> Json:
     """What a configuration says so that CrossEncoder.predict gives what a regression of pairs answers."""
     if task.get("kind") != "regression" or task.get("inputs") != "pair":
         return {}

@@ -21,6 +21,7 @@ from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.text import knowledge
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.languages import write_languages
@@ -49,11 +50,11 @@ class ModelInfo:
     family: str
     name: str
     spec: specs.Spec
-    task: dict[str, Any] | None = None
+    task: Json | None = None
     labels: tuple[str, ...] | None = None
     plugin: dict[str, str] | None = None
     source: dict[str, str] | None = None
-    generation: dict[str, Any] | None = None
+    generation: Json | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,12 +100,12 @@ class ModelParts:
     name: str
     heads: Mapping[str, Any] | None = None
     tokenizer: Tokenizer | None = None
-    task: Mapping[str, Any] | None = None
+    task: JsonMap | None = None
     labels: Sequence[str] | None = None
     plugin: Mapping[str, str] | None = None
     source: Mapping[str, str] | None = None
     languages: Mapping[str, int] | None = None
-    generation: Mapping[str, Any] | None = None
+    generation: JsonMap | None = None
 
     def weights(self) -> dict[str, Any]:
         """Weight name -> Keras variable or array; those of a head under `heads/NAME/`."""
@@ -114,7 +115,7 @@ class ModelParts:
             weights |= {f"heads/{head}/{weight}": value for weight, value in part.items()}
         return weights
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The content of model.json but for its hashes."""
         return {
             "format": FORMAT,
@@ -163,7 +164,7 @@ def write_model(folder: str | os.PathLike, parts: ModelParts) -> None:
     files.write_json(folder / "model.json", content | {"sha256": _digest(content)})
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def _digest(content: JsonMap) -> str:
     """sha256 of what model.json says, without the hash itself."""
     said = {name: value for name, value in content.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
@@ -213,7 +214,7 @@ def read_model_json(directory: str | os.PathLike) -> ModelInfo:
     )
 
 
-def _spec(content: Mapping[str, Any], path: Path) -> Any:
+def _spec(content: JsonMap, path: Path) -> Any:
     """The settings of the family that a model.json names."""
     family, plugin = content["family"], content.get("plugin")
     if family not in registry.families() and isinstance(plugin, dict):
@@ -229,7 +230,7 @@ def _spec(content: Mapping[str, Any], path: Path) -> Any:
         raise InputError(f"{path} is damaged: its spec is not the nested object that was written") from error
 
 
-def _generation(held: Any, path: Path) -> dict[str, Any] | None:
+def _generation(held: Any, path: Path) -> Json | None:
     """How the checkpoint wrote, if what is held is that."""
     if held is None:
         return None
@@ -239,7 +240,7 @@ def _generation(held: Any, path: Path) -> dict[str, Any] | None:
     return held
 
 
-def _check_files(directory: str | os.PathLike, content: Mapping[str, Any], weights: bool) -> None:
+def _check_files(directory: str | os.PathLike, content: JsonMap, weights: bool) -> None:
     """Compare the weights, or the other files, with what model.json says of them."""
     place, listed = Path(directory) / "model.json", content.get("files", {})
     if not isinstance(listed, dict) or not all(isinstance(of, dict) and "sha256" in of for of in listed.values()):

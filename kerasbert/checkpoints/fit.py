@@ -21,7 +21,7 @@ from kerasbert.checkpoints.views import View, check_buffers, partly_wrapped, unw
 from kerasbert.errors import InputError, unknown
 from kerasbert.poolings import reads_pooler
 from kerasbert.storage import unused
-from kerasbert.storage.json_view import JsonView
+from kerasbert.storage.json_view import Json, JsonMap, JsonView
 from kerasbert.text import knowledge
 
 
@@ -84,7 +84,7 @@ class _Theirs:
     kind: str | None
     tensors: View
     shapes: dict[str, Shape]
-    content: Mapping[str, Any]
+    content: JsonMap
 
 
 def plan(format: NamedFormat, opened: Opened, asked: ImportOptions) -> Plan:
@@ -171,7 +171,7 @@ def _named(
     return _Theirs(opened, family, named, dialect, kind, view, shapes, content)
 
 
-def _heads(dialect: Dialect, content: Mapping[str, Any]) -> int | None:
+def _heads(dialect: Dialect, content: JsonMap) -> int | None:
     """How many heads a configuration says."""
     said = [content.get(key) for path, key, *_ in dialect.config if path == "attention.heads" and key in content]
     return said[0] if said and type(said[0]) is int and said[0] > 0 else None
@@ -279,14 +279,14 @@ def _without_pooler(theirs: _Theirs, found: Mapping[str, Shape], ours: Mapping[s
     return bool(pooler) and not any(dialect.spelled(name, pooler) in pooler for name in found)
 
 
-def _architecture(content: Mapping[str, Any]) -> str | None:
+def _architecture(content: JsonMap) -> str | None:
     classes = content.get("architectures") or [None]
     return str(classes[0]) if isinstance(classes, list) and classes[0] is not None else None
 
 
 def task_of(
-    content: Mapping[str, Any], architecture: str | None, heads: Mapping[str, Any], classes: int, pair: bool | None
-) -> dict[str, Any] | None:
+    content: JsonMap, architecture: str | None, heads: Mapping[str, Any], classes: int, pair: bool | None
+) -> Json | None:
     """The task of the heads that a file holds; None for an encoder and for heads of pretraining."""
     kind = configs.kind_of(architecture, heads)
     if not heads.keys() & {"classifier", "span"}:
@@ -301,7 +301,7 @@ def task_of(
 def heads_of(
     dialect: Dialect,
     spec: specs.Spec,
-    content: Mapping[str, Any],
+    content: JsonMap,
     kind: str | None,
     found: Mapping[str, Shape],
     ignore: Sequence[str],

@@ -22,7 +22,7 @@ from kerasbert.options import option
 from kerasbert.registry import FORMATS
 from kerasbert.spec import Spec
 from kerasbert.storage import unused
-from kerasbert.storage.json_view import JsonView
+from kerasbert.storage.json_view import Json, JsonView
 
 NO_TOKENIZER = "none"  # what a user says for a model without one
 
@@ -93,8 +93,8 @@ class Answers:
         heads: weights of heads that lie in files of their own: head -> {weight: float32 array}.
     """
 
-    task: dict[str, Any] | None
-    vector: dict[str, Any] | None = None
+    task: Json | None
+    vector: Json | None = None
     told: list[str] = dataclasses.field(default_factory=list)
     heads: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
@@ -126,7 +126,7 @@ class Opened:
         """The tokenizer of a model of these settings; None where there is none."""
         return asked.tokenizer_for(spec, self.folder)
 
-    def answers(self, task: dict[str, Any] | None, classes: int, spec: Spec, asked: ImportOptions) -> Answers:
+    def answers(self, task: Json | None, classes: int, spec: Spec, asked: ImportOptions) -> Answers:
         """What the heads answer.
 
         Args:
@@ -135,7 +135,7 @@ class Opened:
         """
         return Answers(task)
 
-    def generation(self, pieces: Any, family: Family) -> tuple[dict[str, Any], list[str]]:
+    def generation(self, pieces: Any, family: Family) -> tuple[Json, list[str]]:
         """How it writes (`generation_config.read`), and lines that a user should read."""
         return {}, []
 

@@ -10,7 +10,7 @@ from typing import Any
 from kerasbert import answers, registry
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError
-from kerasbert.storage.json_view import JsonView
+from kerasbert.storage.json_view import Json, JsonMap, JsonView
 from kerasbert.text.base import PARTS, Tokenizer
 
 FILE = "generation_config.json"
@@ -63,14 +63,12 @@ WITHOUT_EFFECT = {
 _OLDER = ("num_beams", *_SAME, *_LENGTHS, *_DRAWN, *_TOKENS, *_NEUTRAL, *_NEUTRAL_DRAWN)
 
 
-def writes(task: Mapping[str, Any] | None) -> bool:
+def writes(task: JsonMap | None) -> bool:
     """Whether a task, as model.json records it, is of a kind that writes by settings of decoding."""
     return bool(task) and "beams" in answers.find(task["kind"]).defaults
 
 
-def read(
-    folder: Path, config: Mapping[str, Any], tokenizer: Tokenizer | None, family: Any
-) -> tuple[dict[str, Any], list[str]]:
+def read(folder: Path, config: JsonMap, tokenizer: Tokenizer | None, family: Any) -> tuple[Json, list[str]]:
     """How a checkpoint writes, as model.json holds it, and what is to be told of it.
 
     Args:
@@ -112,7 +110,7 @@ def read(
     return {name: value for name, value in kept.items() if value}, told
 
 
-def _check(options: Mapping[str, Any], where: str) -> None:
+def _check(options: JsonMap, where: str) -> None:
     """Refuse values of another type, in a line that names the file."""
     try:
         answers.find("generation").configured({"target_length": 1 << 16, **options})
@@ -120,15 +118,13 @@ def _check(options: Mapping[str, Any], where: str) -> None:
         raise InputError(f"{where}: {error}") from None
 
 
-def _options(
-    view: JsonView, two: bool, tokenizer: Tokenizer, first: str, where: str, told: list[str]
-) -> dict[str, Any]:
+def _options(view: JsonView, two: bool, tokenizer: Tokenizer, first: str, where: str, told: list[str]) -> Json:
     """Options of `generation` of a configuration of theirs.
 
     Args:
         two: bool, whether an encoder-decoder writes. first: the part that the family's decoder starts with.
     """
-    options: dict[str, Any] = {} if view.get("num_beams") is None else {"beams": view["num_beams"]}
+    options: Json = {} if view.get("num_beams") is None else {"beams": view["num_beams"]}
     for key in _SAME:
         value = view.get(key)
         value = value[0] if key == "forced_eos_token_id" and isinstance(value, list) and len(value) == 1 else value
@@ -172,7 +168,7 @@ def _neutral(view: JsonView, values: Mapping[str, Any]) -> None:
             view.read(key)
 
 
-def _lengths(view: JsonView, two: bool, where: str, told: list[str]) -> dict[str, Any]:
+def _lengths(view: JsonView, two: bool, where: str, told: list[str]) -> Json:
     """max_new_tokens and min_new_tokens; theirs count the start token, and of a decoder alone the prompt."""
     most, least = view.get("max_new_tokens"), view.get("min_new_tokens")
     length, shortest = view.get("max_length"), view.get("min_length")
@@ -190,7 +186,7 @@ def _lengths(view: JsonView, two: bool, where: str, told: list[str]) -> dict[str
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _sampling(view: JsonView, beams: Any, where: str, told: list[str]) -> dict[str, Any]:
+def _sampling(view: JsonView, beams: Any, where: str, told: list[str]) -> Json:
     """Options by which tokens are drawn; without do_sample theirs takes none of them."""
     values = {key: view.get(key) for key in _DRAWN}
     if not values["do_sample"]:
@@ -203,18 +199,18 @@ def _sampling(view: JsonView, beams: Any, where: str, told: list[str]) -> dict[s
         )
         return {}
     temperature, top_p = values["temperature"], values["top_p"]
-    found: dict[str, Any] = {"temperature": 1.0 if temperature is None else temperature}
+    found: Json = {"temperature": 1.0 if temperature is None else temperature}
     top_k = 50 if values["top_k"] is None else values["top_k"]  # generate's own default
     return found | ({"top_k": top_k} if top_k else {}) | ({"top_p": top_p} if top_p not in (None, 1, 1.0) else {})
 
 
-def options_for(generation: Mapping[str, Any] | None, task: str) -> dict[str, Any]:
+def options_for(generation: JsonMap | None, task: str) -> Json:
     """The options of a task that writes, of what model.json holds."""
     held = generation or {}
     return {**held.get("options", {}), **held.get("tasks", {}).get(task, {})}
 
 
-def without_ids(generation: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def without_ids(generation: JsonMap | None) -> Json | None:
     """The same without numbers of tokens, for a model whose vocabulary is another."""
     if not generation:
         return None
@@ -224,7 +220,7 @@ def without_ids(generation: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {**generation, "options": kept.pop("options"), **({"tasks": kept} if tasks else {})}
 
 
-def written(options: Mapping[str, Any], config: Mapping[str, Any], tokenizer: Tokenizer | None) -> dict[str, Any]:
+def written(options: JsonMap, config: JsonMap, tokenizer: Tokenizer | None) -> Json:
     """generation_config.json of options of `generation`.
 
     Args:

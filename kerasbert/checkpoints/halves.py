@@ -7,6 +7,7 @@ import numpy as np
 
 from kerasbert import spec as specs
 from kerasbert.checkpoints.names import Class, Dialect
+from kerasbert.storage.json_view import Json, JsonMap
 
 
 class TwoBerts(Dialect):
@@ -20,13 +21,13 @@ class TwoBerts(Dialect):
         """What the names of the decoder's stack begin with."""
         return self.theirs("decoder/block_0/attention/query/bias")[0].partition("encoder.layer.")[0]
 
-    def reads(self, config: Mapping[str, Any]) -> bool:
+    def reads(self, config: JsonMap) -> bool:
         """Whether the encoder is of this family."""
         half = config.get("encoder")
         said = half.get("model_type") if isinstance(half, Mapping) else None
         return said == self.fixed["encoder.model_type"]({"encoder.model_type": said})
 
-    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+    def write_config(self, config: Json, spec: Any) -> Json:
         """Whether transformers before 5 ties the halves."""
         return config | {"tie_encoder_decoder": spec.share == "all"}
 
@@ -62,12 +63,12 @@ def _rows(half: Dialect, prefix: str) -> tuple[tuple[str, ...], ...]:
     return tuple(rows)
 
 
-def _of_encoder(key: str) -> Callable[[Mapping[str, Any]], Any]:
+def _of_encoder(key: str) -> Callable[[JsonMap], Any]:
     """The value of the encoder's key of that name."""
     return lambda config: config.get(f"encoder.{key}")
 
 
-def _settings(half: Dialect, kinds: tuple[str, ...]) -> tuple[list[tuple[str, str]], dict[str, Any]]:
+def _settings(half: Dialect, kinds: tuple[str, ...]) -> tuple[list[tuple[str, str]], Json]:
     """`config` and `fixed` of two halves: sizes are compared as numbers of both, all else is the encoder's."""
     rows, fixed = [("share", "tie_encoder_decoder")], {}
     for path, key in half.config:
@@ -77,7 +78,7 @@ def _settings(half: Dialect, kinds: tuple[str, ...]) -> tuple[list[tuple[str, st
         else:  # of both stacks one number here
             fixed[f"decoder.{key}"] = _of_encoder(key)
 
-    def kind(config: Mapping[str, Any]) -> str:
+    def kind(config: JsonMap) -> str:
         said = config.get("encoder.model_type")
         return said if said in kinds else kinds[0]
 

@@ -25,20 +25,21 @@ from kerasbert.checkpoints.plans import Plan
 from kerasbert.errors import InputError
 from kerasbert.family import Family
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass
 class OpenedHf(Opened):
     """A folder of transformers."""
 
-    def answers(self, task: dict[str, Any] | None, classes: int, spec: Spec, asked: ImportOptions) -> Answers:
+    def answers(self, task: Json | None, classes: int, spec: Spec, asked: ImportOptions) -> Answers:
         """What the heads answer; a CrossEncoder of before release 5.4 says so in the configuration."""
         if asked.pair is False:
             return Answers(task)
         task, told = cross_encoders.from_before(self.config or {}, task, classes, self.folder, spec)
         return Answers(task, None, told)
 
-    def generation(self, pieces: Any, family: Family) -> tuple[dict[str, Any], list[str]]:
+    def generation(self, pieces: Any, family: Family) -> tuple[Json, list[str]]:
         """As its generation_config.json says."""
         return generation_config.read(self.folder, self.config or {}, pieces, family)
 
@@ -120,9 +121,9 @@ class OpenedSentenceTransformers(OpenedHf):
     """
 
     theirs: sentence_transformers.Theirs
-    vector: dict[str, Any] | None = None
+    vector: Json | None = None
 
-    def answers(self, task: dict[str, Any] | None, classes: int, spec: Spec, asked: ImportOptions) -> Answers:
+    def answers(self, task: Json | None, classes: int, spec: Spec, asked: ImportOptions) -> Answers:
         """What its modules answer."""
         found = Answers(*self.theirs.tasks(spec, task, classes))
         self.vector = found.vector

@@ -13,6 +13,7 @@ from kerasbert.checkpoints.directory import ModelInfo, head_names, read_tensors
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.checkpoints.write import Named, named, write_vocabulary
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.hf_save import added_tokens
 from kerasbert.text.languages import read_languages
@@ -49,7 +50,7 @@ def write(run: Path, path: str | os.PathLike, overwrite: bool) -> None:
             _write_tokenizer(folder, tokenizer, info.spec.longest, segments)
 
 
-def _config(found: Named) -> dict[str, Any]:
+def _config(found: Named) -> Json:
     """The configuration."""
     info, tokenizer = found.info, found.tokenizer
     config = _described(found.config | _task_keys(info.task or {}), str(found.kind), info, found.tensors)
@@ -60,7 +61,7 @@ def _config(found: Named) -> dict[str, Any]:
     return configs.nested(config, found.dialect.halves)
 
 
-def _task_keys(task: Mapping[str, Any]) -> dict[str, Any]:
+def _task_keys(task: JsonMap) -> Json:
     """What a configuration says of the task."""
     keys: dict[str, Any] = {}
     if task.get("inputs") == "pair":
@@ -68,7 +69,7 @@ def _task_keys(task: Mapping[str, Any]) -> dict[str, Any]:
     return keys | ({configs.OPTIONS: task["options"]} if task.get("options") else {})
 
 
-def _decoding(info: ModelInfo, family: registry.Family) -> dict[str, Any] | None:
+def _decoding(info: ModelInfo, family: registry.Family) -> Json | None:
     """The options of a model that writes, by which it does; None of any other."""
     if info.task and generation_config.writes(info.task):
         options = dict(answers.find("generation").configured(info.task.get("options")).options)
@@ -101,7 +102,7 @@ def _described(config: dict, kind: str, info: ModelInfo, tensors: Safetensors) -
 
 def _write_tokenizer(folder: Path, tokenizer: Tokenizer, positions: int, segments: int) -> None:
     text.save_hf(tokenizer, folder / "tokenizer.json")
-    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": positions}
+    settings: Json = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": positions}
     own = tokenizer.settings()
     last = tokenizer.cls_id is not None and tokenizer.single[-1].id == tokenizer.cls_id
     if last:

@@ -24,6 +24,7 @@ from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.write import With, Without, dialect_of, of_model, read_model
 from kerasbert.errors import InputError
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json, JsonMap
 
 TARGET, WEIGHTS = "keras_hub", "model.weights.h5"
 UNPROJECTED = "E = H"  # a class of files of its own: ELECTRA has no projection there, and its layers other numbers
@@ -135,7 +136,7 @@ def _in_form(run: Path, info: ModelInfo, tensors: Any, base: specs.Spec) -> tupl
     return info, With(Without(tensors, tuple(without)), more) if more else Without(tensors, tuple(without))
 
 
-def _config(config: Mapping[str, Any]) -> dict[str, Any]:
+def _config(config: JsonMap) -> Json:
     """The content of config.json, of a flat one as `keras_hub.read_config` gives it."""
     name, own = config["class_name"], {key: value for key, value in config.items() if key != "class_name"}
     policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": "float32"}, "registered_name": None}

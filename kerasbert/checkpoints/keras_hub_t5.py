@@ -5,6 +5,7 @@ from typing import Any
 from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.keras_hub_files import T5_DECODER, T5_LAYER
 from kerasbert.checkpoints.names import Dialect
+from kerasbert.storage.json_view import Json
 
 ATTENTION = ("query", "key", "value", "output")
 # KerasHub's classes -> ours; the tanh approximation of GELU is a function of its own, which a configuration names in a dict
@@ -15,14 +16,14 @@ _GATED = "gated "
 class T5KerasHub(Dialect):
     """An activation and whether there is a gate are one setting here; a table of its own is not scaled."""
 
-    def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
+    def read_config(self, config: Json) -> Json:
         """With both in `activation`."""
         said = config.get("activation", "relu")
         name = str(said.get("config") if isinstance(said, dict) else said).rpartition(">")[2]
         gate = _GATED if config.get("use_gated_activation") else ""
         return config | {"activation": gate + name, "scaled": config.get("tie_embedding_weights") is not False}
 
-    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+    def write_config(self, config: Json, spec: Any) -> Json:
         """As their class has it."""
         gated, name = config["activation"].startswith(_GATED), config["activation"].removeprefix(_GATED)
         function = {"module": "builtins", "class_name": "function", "registered_name": "function"}

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from kerasbert.checkpoints.buffers import Expected
 from kerasbert.checkpoints.forms import Form
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json, JsonMap
 
 TORCH_LEAVES: Mapping[str, tuple[str, ...]] = {  # as torch calls the weights of its modules, a matrix [out, in]
     "kernel": (".weight", "T"),
@@ -126,19 +127,19 @@ class Dialect:
 
     # What one paper may override
 
-    def reads(self, config: Mapping[str, Any]) -> bool:
+    def reads(self, config: JsonMap) -> bool:
         """Whether a configuration of its `model_types` is of this family, where several have one of these types."""
         return True
 
-    def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
+    def read_config(self, config: Json) -> Json:
         """Their configuration as `config` reads it; what it is silent about was filled in."""
         return config
 
-    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+    def write_config(self, config: Json, spec: Any) -> Json:
         """What is written, of a configuration as `config` writes it: the inverse of `read_config`, and keys that are not read."""
         return config
 
-    def written(self, spec: Any) -> Mapping[str, Any]:
+    def written(self, spec: Any) -> JsonMap:
         """Paths of the Spec -> what an export writes there, where ours may leave it to the rest."""
         return {}
 

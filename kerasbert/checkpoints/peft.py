@@ -26,7 +26,7 @@ from kerasbert.checkpoints.write import class_of, in_units, read_model
 from kerasbert.errors import InputError
 from kerasbert.layers.lora import target_of
 from kerasbert.storage import files, unused
-from kerasbert.storage.json_view import JsonView
+from kerasbert.storage.json_view import Json, JsonView
 
 WEIGHTS = "adapter_model.safetensors"
 FRONT = "base_model.model."  # of every name of theirs
@@ -184,7 +184,7 @@ def _layers(base: ModelInfo, dialect: Dialect) -> dict[str, str]:
 
 def _heads(
     dialect: Dialect, base: ModelInfo, kind: str | None, found: Mapping[str, tuple[int, ...]]
-) -> tuple[dict[str, Any], tuple[str, ...] | None, dict[str, Any] | None]:
+) -> tuple[Json, tuple[str, ...] | None, Json | None]:
     """Shapes of the heads among what was saved whole, the labels and the task."""
     named = base.labels or ()
     heads, labels, classes = fit.heads_of(dialect, base.spec, {}, kind, found, ())
@@ -259,7 +259,7 @@ def write(
         write_safetensors(folder / WEIGHTS, shapes, lambda name: values(own[name]), metadata={"format": "pt"})
 
 
-def _config(info: ModelInfo, task: str) -> dict[str, Any]:
+def _config(info: ModelInfo, task: str) -> Json:
     """The adapter_config.json of a model with LoRA, but for its modules."""
     lora = info.spec.lora
     return {

@@ -13,6 +13,7 @@ from kerasbert.checkpoints.directory import Weights, built, named_weights
 from kerasbert.checkpoints.forms import Shape
 from kerasbert.checkpoints.readers import Reader
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass
@@ -31,8 +32,8 @@ class Imported:
     name: str
     encoder: Any
     heads: dict[str, dict[str, np.ndarray]] = dataclasses.field(default_factory=dict)
-    task: dict[str, Any] | None = None
-    described: dict[str, Any] = dataclasses.field(default_factory=dict)
+    task: Json | None = None
+    described: Json = dataclasses.field(default_factory=dict)
 
     def build(self) -> Any:
         """The Keras model; it takes its arrays with it."""
@@ -71,8 +72,8 @@ class Plan:
     family: Any = None
     name: str = ""
     spec: Any = None
-    task: dict[str, Any] | None = None
-    described: dict[str, Any] = dataclasses.field(default_factory=dict)
+    task: Json | None = None
+    described: Json = dataclasses.field(default_factory=dict)
     heads: dict[str, dict[str, np.ndarray]] = dataclasses.field(default_factory=dict)
     tensor: Callable[[Pair, np.ndarray], np.ndarray] = lambda pair, values: values.T if pair.transpose else values
     convert: Callable[[Imported], Imported] | None = None

@@ -7,7 +7,7 @@ What is read is what the loader of release 6.2 reads, in its order (base/modules
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from kerasbert.errors import InputError
 from kerasbert.poolings import readouts_of
 from kerasbert.spec import Spec
 from kerasbert.storage import files, unused
-from kerasbert.storage.json_view import JsonView
+from kerasbert.storage.json_view import Json, JsonMap, JsonView
 
 MODULES = "modules.json"
 MODEL = "config_sentence_transformers.json"
@@ -170,14 +170,12 @@ class Theirs:
 
     # Its task
 
-    def tasks(
-        self, spec: Spec, found: dict[str, Any] | None, classes: int
-    ) -> tuple[dict[str, Any] | None, dict[str, Any] | None, list[str]]:
+    def tasks(self, spec: Spec, found: Json | None, classes: int) -> tuple[Json | None, Json | None, list[str]]:
         """The task of the classifier or None, that of vectors or None, and lines to tell; arguments as of `task`."""
         task = self.task(spec, found, classes)
         return (task, None, self.told) if self.crosses else (None, task, self.told)
 
-    def task(self, spec: Spec, found: dict[str, Any] | None, classes: int) -> dict[str, Any]:
+    def task(self, spec: Spec, found: Json | None, classes: int) -> Json:
         """Its task, as model.json records it.
 
         Args:
@@ -195,11 +193,11 @@ class Theirs:
             raise InputError(f"{self.folder} holds a damaged json file of sentence-transformers: {error}") from error
         return task | ({} if longest is None else {"length": longest})
 
-    def vector(self, spec: Any) -> dict[str, Any]:
+    def vector(self, spec: Spec) -> Json:
         """The task of its vectors; `spec`: of the encoder."""
         known = not self.static
         chosen = vector_modules.pooling(self.view("pooling"), self.places["pooling"], spec.hidden) if known else "mean"
-        options: dict[str, Any] = {"pooling": chosen}
+        options: Json = {"pooling": chosen}
         width = spec.hidden * len(readouts_of(chosen))
         if layers := self._dense(width):
             options["dense"], width = layers, layers[-1]["width"]
@@ -224,7 +222,7 @@ class Theirs:
             )
         return {"kind": "vector", "inputs": "text", "options": options}
 
-    def _prompts(self) -> dict[str, Any]:
+    def _prompts(self) -> Json:
         """The options by which texts get a prompt."""
         model, where = self.view(MODEL), self.places[MODEL]
         prompts = model.get("prompts") or {}
@@ -252,7 +250,7 @@ class Theirs:
             **({} if included else {"include_prompt": False}),
         }
 
-    def _dense(self, width: int) -> list[dict[str, Any]]:
+    def _dense(self, width: int) -> list[Json]:
         """The layers behind a pooling of so many numbers."""
         layers = []
         for name in self.views:
@@ -261,7 +259,7 @@ class Theirs:
                 width = layers[-1]["width"]
         return layers
 
-    def heads(self, options: Mapping[str, Any], hidden: int, allow_pickle: bool) -> dict[str, dict[str, Any]]:
+    def heads(self, options: JsonMap, hidden: int, allow_pickle: bool) -> dict[str, Json]:
         """The weights of the layers behind the pooling: name of the head -> {weight: array}; `options`: of its task.
 
         Raises:
@@ -274,7 +272,7 @@ class Theirs:
             width = layer["width"]
         return heads
 
-    def _cross_encoder(self, found: dict[str, Any] | None, classes: int) -> dict[str, Any]:
+    def _cross_encoder(self, found: Json | None, classes: int) -> Json:
         model = self.view(MODEL)
         if found is None:
             raise InputError(f"{self.folder} is a CrossEncoder whose checkpoint holds no classifier, expected one")
@@ -344,7 +342,7 @@ def _check_kind(theirs: Theirs, folder: Path, names: Sequence[str]) -> None:
         )
 
 
-def write(folder: Path, task: Mapping[str, Any], spec: Any, tensors: Any = None, static: bool = False) -> None:
+def write(folder: Path, task: JsonMap, spec: Spec, tensors: Any = None, static: bool = False) -> None:
     """Their files around a checkpoint of Hugging Face, or a table.
 
     Args:

@@ -21,6 +21,7 @@ from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.reading import plain_name
 from kerasbert.errors import InputError, near, nearest
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.files import tokenizer_file
 
@@ -333,7 +334,7 @@ def _checkpoint(run: Path, step: str) -> Path:
     return made
 
 
-def _verified(folder: Path, names: list[str]) -> dict[str, Any]:
+def _verified(folder: Path, names: list[str]) -> Json:
     """A checkpoint's manifest, if the files of these names are what it says."""
     manifest = read_json(folder / MANIFEST)
     try:
@@ -347,13 +348,13 @@ def _verified(folder: Path, names: list[str]) -> dict[str, Any]:
     return manifest
 
 
-def settings_of(run: Path) -> dict[str, Any]:
+def settings_of(run: Path) -> Json:
     """The settings that a run was begun with; none of a directory that is no run."""
     settings = read_json(run / "run.json").get("settings") if (run / "run.json").is_file() else {}
     return settings if isinstance(settings, dict) else {}
 
 
-def _described(run: Path) -> dict[str, Any]:
+def _described(run: Path) -> Json:
     """What model.json says of a run."""
     if (run / "model.json").is_file():
         # its hashes are those of the finished model's weights

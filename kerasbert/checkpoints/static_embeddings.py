@@ -6,7 +6,6 @@ model.py; sentence-transformers 6.2, sentence_transformer/modules/static_embeddi
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from kerasbert.checkpoints.plans import Plan
 from kerasbert.checkpoints.safetensors import write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.storage import files, unused
-from kerasbert.storage.json_view import JsonView
+from kerasbert.storage.json_view import Json, JsonMap, JsonView
 from kerasbert.text import hf
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.hf_beside import Beside
@@ -111,7 +110,7 @@ def _check_asked(folder: Path, asked: ImportOptions) -> None:
         raise InputError(f"{folder} is a static embedding, received the model {asked.model}: leave --model out")
 
 
-def _of_model2vec(folder: Path) -> tuple[dict[str, Any], list[str], int | None]:
+def _of_model2vec(folder: Path) -> tuple[Json, list[str], int | None]:
     """The task, lines to tell, and tokens of a text, of model2vec's configuration."""
     view = JsonView(read_json(folder / CONFIG))
     view.get("model_type")
@@ -235,7 +234,7 @@ def _left_out(info: ModelInfo) -> tuple[int, ...]:
     return spec.embeddings.left_out
 
 
-def _check(run: Path, info: ModelInfo, task: Mapping[str, Any], tokenizer: Tokenizer | None) -> None:
+def _check(run: Path, info: ModelInfo, task: JsonMap, tokenizer: Tokenizer | None) -> None:
     """Refuse what is no table and mean of a text's pieces."""
     pooling = (task.get("options") or {}).get("pooling", "mean")
     vectors = "normalize" in answers.find(task["kind"]).defaults
@@ -249,7 +248,7 @@ def _check(run: Path, info: ModelInfo, task: Mapping[str, Any], tokenizer: Token
         raise InputError(f"{run} leaves out the tokens {', '.join(map(str, sorted(odd)))}, theirs unknown ones alone")
 
 
-def _write_model2vec(folder: Path, run: Path, task: Mapping[str, Any], info: ModelInfo, table: np.ndarray) -> None:
+def _write_model2vec(folder: Path, run: Path, task: JsonMap, info: ModelInfo, table: np.ndarray) -> None:
     options = task.get("options") or {}
     given = [name for name in ("dense", "dimensions", "prompt_name") if options.get(name)]
     if given:

@@ -10,6 +10,7 @@ import numpy as np
 from kerasbert.checkpoints.vector_text import AGAIN, LONGEST_WORD, NAMELESS, WIDEST, Skipped, check_claim, is_header
 from kerasbert.checkpoints.word_vectors import ROWS, FastTextVectors, WordVectors
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 
 CHUNK = 2**20  # bytes read at once
 MAGIC, VERSIONS = 793712314, (11, 12)
@@ -365,7 +366,7 @@ def write_fasttext(file: BinaryIO, vectors: WordVectors) -> None:
     """
     if not isinstance(vectors, FastTextVectors):
         raise InputError("these vectors have no n-grams, which fastText's .bin holds. Take --format vec, bin or glove")
-    settings: dict[str, Any] = DEFAULTS | vectors.settings
+    settings: Json = DEFAULTS | vectors.settings
     counts = vectors.counts if vectors.counts is not None else [1] * len(vectors)
     own: dict[str, Any] = {
         "dim": vectors.width,

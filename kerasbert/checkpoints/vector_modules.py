@@ -14,6 +14,7 @@ from kerasbert.checkpoints.safetensors import write_safetensors
 from kerasbert.errors import InputError, unknown
 from kerasbert.poolings import readouts_of
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json, JsonMap
 
 POOLINGS = {
     "cls_token": "first",
@@ -36,7 +37,7 @@ ACTIVATIONS = {
 TORCH = "torch.nn.modules."
 
 
-def pooling(content: Mapping[str, Any], where: Path, hidden: int) -> str:
+def pooling(content: JsonMap, where: Path, hidden: int) -> str:
     """The option `pooling` of a Pooling's configuration.
 
     Raises:
@@ -54,7 +55,7 @@ def pooling(content: Mapping[str, Any], where: Path, hidden: int) -> str:
     return "+".join(str(each) for each in ours)
 
 
-def written_pooling(chosen: str, hidden: int, include_prompt: bool) -> dict[str, Any]:
+def written_pooling(chosen: str, hidden: int, include_prompt: bool) -> Json:
     """The inverse of `pooling`, as releases since 2019 read it; an order that is not theirs in the words of release 6."""
     names = readouts_of(chosen)
     more = {"word_embedding_dimension": hidden, "include_prompt": include_prompt}
@@ -66,7 +67,7 @@ def written_pooling(chosen: str, hidden: int, include_prompt: bool) -> dict[str,
     return more | {f"pooling_mode_{mode}": name in names for mode, name in POOLINGS.items()}
 
 
-def dense(content: Mapping[str, Any], where: Path, width: int) -> dict[str, Any]:
+def dense(content: JsonMap, where: Path, width: int) -> Json:
     """A layer of the option `dense` of a Dense's configuration; `width`: the numbers that it reads.
 
     Raises:

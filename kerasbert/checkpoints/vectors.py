@@ -15,6 +15,7 @@ from kerasbert.checkpoints.word_vectors import FastTextVectors, WordVectors
 from kerasbert.data.reading import plain_name, unpacked
 from kerasbert.errors import InputError, no_file, unknown
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.storage.remote import size
 
 __all__ = ["FORMATS", "FastTextVectors", "WordVectors", "format_of", "read_vectors", "settings_of", "write_vectors"]
@@ -97,7 +98,7 @@ def format_of(path: str | os.PathLike) -> str:
     return "bin" if plain_name(path).suffix == ".bin" or controls > 0.005 * len(rest) else "vec"
 
 
-def settings_of(path: str | os.PathLike) -> dict[str, Any]:
+def settings_of(path: str | os.PathLike) -> Json:
     """What the vectors of a directory were learned with; nothing is known of a file's."""
     about = Path(path) / ABOUT
     settings = read_json(about).get("settings") if about.is_file() else None

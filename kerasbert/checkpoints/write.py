@@ -17,6 +17,7 @@ from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError, unknown
 from kerasbert.registry import FORMATS
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.text.base import Tokenizer
 
 LM_BIAS = "heads/lm/bias"
@@ -48,7 +49,7 @@ class Named:
     tensors: Any
     dialect: Dialect
     kind: str | None
-    config: dict[str, Any]
+    config: Json
     tokenizer: Tokenizer | None
     sources: dict[str, tuple[str, bool]]
     shapes: dict[str, tuple[int, ...]]
@@ -133,7 +134,7 @@ def dialect_of(target: str, info: ModelInfo) -> Dialect:
     return family.names[target]
 
 
-def _order(dialect: Dialect, info: ModelInfo, config: Mapping[str, Any], tokenizer: Tokenizer) -> np.ndarray | None:
+def _order(dialect: Dialect, info: ModelInfo, config: JsonMap, tokenizer: Tokenizer) -> np.ndarray | None:
     """The order of the vocabulary's rows where theirs has another id of padding, from which they count positions.
 
     The two pieces change places, in the table and in the tokenizer.
@@ -218,7 +219,7 @@ def _tensors(
     return sources, shapes
 
 
-def in_units(tensors: Safetensors, task: dict[str, Any], name: str) -> np.ndarray:
+def in_units(tensors: Safetensors, task: Json, name: str) -> np.ndarray:
     """A tensor, that of a regression's head so that it answers in the unit of the targets: others know no mean and std."""
     values, mean, std = tensors.read(name), task.get("mean", 0.0), task.get("std", 1.0)
     if name not in ("heads/classifier/kernel", "heads/classifier/bias") or (mean, std) == (0.0, 1.0):

@@ -8,7 +8,6 @@ reach them: gs:// or a shared disk. A file is read by one worker, so many files 
 import json
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 # pyright: reportMissingImports=false, reportUnusedExpression=false
 # an extra of its own (kerasbert[beam]), whose pipelines are built by operators
@@ -22,6 +21,7 @@ from kerasbert.data.shards import Report
 from kerasbert.data.spool import DIGEST, measure, shard_of
 from kerasbert.errors import InputError
 from kerasbert.storage import remote
+from kerasbert.storage.json_view import Json
 
 REPORT = "report.json"
 
@@ -75,7 +75,7 @@ def _save(report: Report, counts: dict[int, tuple[int, int]], path: str) -> None
     remote.write(path, json.dumps({"report": report.to_json(), "counts": sorted(counts.items())}))
 
 
-def run(job: Job, options: str = "") -> tuple[Report, dict[str, Any]]:
+def run(job: Job, options: str = "") -> tuple[Report, Json]:
     """Write all shards; see `writer.run`. The options are Beam's own, as on its command line."""
     path = remote.join(job.writer.directory, REPORT)
     try:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from kerasbert.data.reading import chosen_encoding, line_lists, numbered_lines
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 
 DELIMITERS = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
 SPELLED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
@@ -50,7 +51,7 @@ class Reading:
     skip_unlabelled: bool = False
     encoding: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """What run.json holds of it: what differs from the defaults."""
         values = dataclasses.asdict(self) | {"encoding": chosen_encoding(self.encoding)}
         defaults = dataclasses.asdict(Reading())

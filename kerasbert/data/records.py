@@ -21,6 +21,7 @@ import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.storage import remote
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.text.base import Tokenizer
 
 FORMAT = 2
@@ -201,7 +202,7 @@ def _where_else(directory: str) -> str:
     return "Make them with: kerasbert data FILES... --tokenizer DIR --out DIR"
 
 
-def read_manifest(directory: str | os.PathLike) -> dict[str, Any]:
+def read_manifest(directory: str | os.PathLike) -> Json:
     """The manifest of records of this version's format.
 
     Raises:
@@ -225,13 +226,13 @@ def read_manifest(directory: str | os.PathLike) -> dict[str, Any]:
     return manifest
 
 
-def digest(manifest: Mapping[str, Any]) -> str:
+def digest(manifest: JsonMap) -> str:
     """sha256 of a manifest's content; the manifest itself keeps it as "sha256"."""
     content = {name: value for name, value in manifest.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _problem(manifest: Mapping[str, Any]) -> str | None:
+def _problem(manifest: JsonMap) -> str | None:
     """What reading the records would stumble over; None where nothing."""
     kinds = {"shards": list, "features": dict, "settings": dict, "tokenizer": dict, "sources": list}
     kinds |= {"unigram": dict, "counts": dict}
@@ -272,7 +273,7 @@ def _sha256(path: str) -> str:
     return digest.hexdigest()
 
 
-def differences(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
+def differences(manifest: JsonMap, plan: Mapping[str, Any]) -> list[str]:
     """What `plan` (the inputs of a new run) changes against the records' manifest, in words."""
     found = []
     old = {_identity(source): source["name"] for source in manifest["sources"]}

@@ -28,6 +28,7 @@ from kerasbert.options import configured
 from kerasbert.registry import PACKINGS
 from kerasbert.storage import files as whole
 from kerasbert.storage import remote
+from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.languages import write_languages
 
@@ -103,7 +104,7 @@ def _separators_between(packing: str, config: RecordsConfig, tokenizer: Tokenize
 
 def _settings(
     config: RecordsConfig, balanced: bool, languages: CorpusLanguages, units: Sequence[joins.Segmenter | None]
-) -> dict[str, Any]:
+) -> Json:
     """What the manifest says of the options: those on which the bytes of the records depend."""
     names = ("length", "packing", "seed", "shards", "dupe_factor", "text_field")
     settings: dict[str, Any] = {name: getattr(config, name) for name in names}
@@ -123,7 +124,7 @@ def _settings(
     return settings
 
 
-def _identity(tokenizer: Tokenizer) -> dict[str, Any]:
+def _identity(tokenizer: Tokenizer) -> Json:
     """What the manifest says of the tokenizer."""
     return {
         "kind": tokenizer.kind,
@@ -290,7 +291,7 @@ def _text_size(source: Source) -> int:
     return (remote.size(source.path) or 0) * (UNPACKED if packed else 1)
 
 
-def run(job: Job, processes: int = 1) -> tuple[Report, dict[str, Any], int]:
+def run(job: Job, processes: int = 1) -> tuple[Report, Json, int]:
     """Write all shards on this machine: what was written, the languages, and how many processes did it.
 
     Every document goes to the disk once, then each process has one shard in memory at a time.
@@ -334,7 +335,7 @@ def _reuse(out: str | os.PathLike, plan: dict[str, Any]) -> Records:
     return records
 
 
-def _describe(source: Source) -> dict[str, Any]:
+def _describe(source: Source) -> Json:
     kind, digest, size = file_format(source.path, source.encoding), hashlib.sha256(), 0
     try:
         for chunk in remote.chunks(source.path):

@@ -24,6 +24,7 @@ from kerasbert import answers
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Input
 from kerasbert.inputs import find as find_input
+from kerasbert.storage.json_view import Json
 from kerasbert.storage.zips import MAX_BYTES, digest, pack, unpack
 
 __all__ = ["MAX_BYTES", "Bundle", "Reads", "Signature", "digest", "pack", "read", "unpack"]
@@ -180,7 +181,7 @@ class Bundle:
         """The settings that it was trained with, which a call has where it gives none."""
         return {each.setting: each.default for each in self.inputs if each.setting}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """What `bundle.json` holds."""
         names = ("labels", "pair", "model", "target", "quantization", "digest", "versions")
         settings = {name: getattr(self, name) for name in names} | {"format": FORMAT, "kind": self.kind}
@@ -200,7 +201,7 @@ class Bundle:
         return pack(files)
 
 
-def _without_defaults(part: Any) -> dict[str, Any]:
+def _without_defaults(part: Any) -> Json:
     plain = Reads("", "") if isinstance(part, Reads) else None
     fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
     return {name: value for name, value in fields.items() if plain is None or value != getattr(plain, name)}

@@ -15,6 +15,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from kerasbert.errors import InputError
 from kerasbert.export import messages
 from kerasbert.export.server import json_arrays
+from kerasbert.storage.json_view import Json
 
 SHOWN = 6  # values of a list in an answer
 
@@ -71,7 +72,7 @@ def _plain(array: np.ndarray) -> Any:
     return texts.reshape(array.shape).tolist()
 
 
-def _tensor(array: np.ndarray) -> dict[str, Any]:
+def _tensor(array: np.ndarray) -> Json:
     """The json of a TensorProto."""
     name, _, field = messages.TYPES[messages.NUMBERS[array.dtype.name]]
     flat = array.ravel().tolist()

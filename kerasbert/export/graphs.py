@@ -48,19 +48,19 @@ class OwnModel(keras.Model):
         return outputs if isinstance(outputs, dict) else {"output": outputs}
 
 
-def answers(model: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+def answers(model: keras.Model, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """The exported outputs of a batch."""
     with serving():
         return model(inputs) if isinstance(model, OwnModel) else kind_of(model).answered(model, inputs)
 
 
-def text_names(model: Any) -> tuple[str, ...]:
+def text_names(model: keras.Model) -> tuple[str, ...]:
     """Names of the texts that `serving_default` takes."""
     task = getattr(model, "task", None)
     return ("text",) if task is None else task.how.strings(task)
 
 
-def specs_of(model: Any, settings: Sequence[str]) -> dict[str, tf.TensorSpec]:
+def specs_of(model: keras.Model, settings: Sequence[str]) -> dict[str, tf.TensorSpec]:
     """Of each input of `serving_default`: texts, settings of a call, and the numbers of the model's kind."""
     names, kind = text_names(model), kind_of(model)
     lists = {names[i] for i in kind.answers.lists if len(names) > 1}
@@ -76,7 +76,7 @@ class Graph:
         model: a kerasbert model, or an OwnModel. longest: int, most tokens of a row.
     """
 
-    def __init__(self, model: Any, longest: int) -> None:
+    def __init__(self, model: keras.Model, longest: int) -> None:
         self.model, self.longest, self.kind = model, longest, kind_of(model)
         self.names, self.tokenizer = text_names(model), graph_tokenizer(model.tokenizer)
         self.labels = tuple(getattr(model, "labels", None) or ())

@@ -12,7 +12,7 @@ from typing import Any
 from kerasbert.data.reading import numbered_lines
 from kerasbert.errors import InputError
 from kerasbert.export.client import CallError, Client
-from kerasbert.storage.json_view import unrepeated
+from kerasbert.storage.json_view import Json, unrepeated
 
 TEXTS = (  # of 3 to 60 words
     "a gripping film",
@@ -46,7 +46,7 @@ def sample(inputs: Mapping[str, str]) -> list[dict[str, Any]]:
     return [dict(zip(made, row)) for row in zip(*made.values())]
 
 
-def read(path: str | os.PathLike) -> list[dict[str, Any]]:
+def read(path: str | os.PathLike) -> list[Json]:
     """Rows of a file: on each line a json object, input -> value.
 
     Raises:
@@ -77,7 +77,7 @@ def measure(
     concurrency: int = 8,
     batch: int = 1,
     signature: str = "serving_default",
-) -> dict[str, Any]:
+) -> Json:
     """Send requests and measure.
 
     Args:

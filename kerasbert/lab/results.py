@@ -6,13 +6,12 @@ from typing import Any
 
 from kerasbert.lab import intervals
 from kerasbert.lab.recipes import Experiment
+from kerasbert.storage.json_view import Json
 
 Lines = Sequence[Mapping[str, Any]]
 
 
-def summary(
-    experiment: Experiment, lines: Lines, seeds: int, factor: float = 1.0, text: str | None = None
-) -> dict[str, Any]:
+def summary(experiment: Experiment, lines: Lines, seeds: int, factor: float = 1.0, text: str | None = None) -> Json:
     """What results.json holds: the claim, a row for each arm and for each comparison, the verdict on the whole.
 
     Each comparison is tested at 95% divided over all of them (Bonferroni). The whole is seen where every comparison is.
@@ -38,7 +37,7 @@ def summary(
     }
 
 
-def _arm(name: str, lines: Lines) -> dict[str, Any]:
+def _arm(name: str, lines: Lines) -> Json:
     own = [line for line in lines if line["arm"] == name]
     values = [line["figure"] for line in own if line.get("figure") is not None]
     row = {
@@ -53,9 +52,7 @@ def _arm(name: str, lines: Lines) -> dict[str, Any]:
     return row
 
 
-def _compared(
-    each: Mapping[str, Any], experiment: Experiment, lines: Lines, seeds: int, level: float
-) -> dict[str, Any]:
+def _compared(each: Mapping[str, Any], experiment: Experiment, lines: Lines, seeds: int, level: float) -> Json:
     """A comparison: its value of every seed, their mean and interval, the verdict; none where a seed lacks a figure."""
     figures: dict[tuple[str, int], Any] = {(line["arm"], line["seed"]): line.get("figure") for line in lines}
     parameters: dict[str, Any] = {line["arm"]: line.get("parameters") for line in lines}

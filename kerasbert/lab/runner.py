@@ -16,13 +16,14 @@ from kerasbert.lab import page, results
 from kerasbert.lab.plan import LINES, MARKER, TEXT, Plan, finished
 from kerasbert.progress import duration
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 
 WORK = "import sys; from kerasbert.cli.parser import failure; from kerasbert.lab.work import main\n"
 WORK += "try: main(*sys.argv[1:])\n"
 WORK += "except Exception as error: line, status = failure(error); sys.exit(f'error: {line}')"
 
 
-def run(plan: Plan) -> dict[str, Any]:
+def run(plan: Plan) -> Json:
     """Run what is missing and write results.json and lab.html.
 
     Returns:

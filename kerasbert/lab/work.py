@@ -16,6 +16,7 @@ from kerasbert.errors import NonFinite
 from kerasbert.lab import plan as plans
 from kerasbert.quickstart import books, samples
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.text.train import train_wordpiece
 
 VOCABULARY = 4000
@@ -70,7 +71,7 @@ def _cut(folder: Path) -> None:
             lines = lines[count or 0 :]
 
 
-def run(folder: Path, name: str, arm: Mapping[str, Any], seed: int, asked: Mapping[str, Any]) -> dict[str, Any]:
+def run(folder: Path, name: str, arm: Mapping[str, Any], seed: int, asked: Mapping[str, Any]) -> Json:
     """An arm of a seed -> its line of results.jsonl.
 
     Args:

@@ -11,7 +11,7 @@ from keras import ops
 from kerasbert.inputs import Tensor
 
 
-def names(model: Any) -> dict[str, Tensor]:
+def names(model: keras.layers.Layer) -> dict[str, Tensor]:
     """Weight name -> Keras variable of a built encoder or of a model with heads, in the order of its layers."""
     body = getattr(model, "body", None)
     if body is None:
@@ -33,7 +33,7 @@ def _after(path: str, folder: str) -> str:
     return "/".join(folders[folders.index(folder) + 1 :])
 
 
-def values(model: Any) -> dict[str, np.ndarray]:
+def values(model: keras.layers.Layer) -> dict[str, np.ndarray]:
     """Weight name -> its value as float32 (`ops.convert_to_numpy` of a variable warns under numpy 2)."""
     return {name: ops.convert_to_tensor(variable).numpy().astype("float32") for name, variable in names(model).items()}
 

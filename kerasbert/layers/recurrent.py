@@ -16,6 +16,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import TENSORFLOW, differentiated, gradients, project, reverse_rows, scan
 from kerasbert.layers.random import Dropout
 
@@ -250,7 +251,7 @@ def _orthogonal_blocks(shape: tuple[int, int], dtype: Any = None) -> Any:
     return ops.concatenate(blocks, axis=1)
 
 
-def reversed_rows(x: Any, mask: Any = None) -> Any:
+def reversed_rows(x: Tensor, mask: Tensor = None) -> Tensor:
     """The tokens of each row the other way round, padding where it was: [B, S, ...] -> [B, S, ...].
 
     Args:
@@ -266,7 +267,7 @@ def reversed_rows(x: Any, mask: Any = None) -> Any:
 
 def recur(
     cell: Any,
-    x: Any,
+    x: Tensor,
     matrix: Any,
     state: State,
     weights: Sequence[Any] = (),
@@ -384,10 +385,10 @@ class _Loop:
         return [of_x, of_matrix, *carried[:count], *of_weights]
 
 
-def _by_time(mask: Any) -> Any:
+def _by_time(mask: Tensor) -> Tensor:
     """bool or 0/1 [B, S] -> float32 [S, B, 1]."""
     return ops.expand_dims(ops.transpose(ops.cast(mask, "float32")), -1)
 
 
-def _clipped(x: Any, most: float | None) -> Any:
+def _clipped(x: Tensor, most: float | None) -> Tensor:
     return x if most is None else ops.clip(x, -most, most)

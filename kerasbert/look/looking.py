@@ -14,11 +14,12 @@ from kerasbert.look.reading import Read, read
 from kerasbert.look.surface import surface
 from kerasbert.look.table import table
 from kerasbert.storage import files, places
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.model import TaskModel
 
 
-def look(model: Any, word: str, sentences: Sequence[str], around: bool = False) -> dict[str, Any]:
+def look(model: Any, word: str, sentences: Sequence[str], around: bool = False) -> Json:
     """All numbers of the pictures, as json has them.
 
     Args:
@@ -82,7 +83,7 @@ def _layers(found: list[Read]) -> list[dict[str, Any]]:
     return layers
 
 
-def _blocks(found: list[Read]) -> list[dict[str, Any]]:
+def _blocks(found: list[Read]) -> list[Json]:
     moved = [numbers.steps(each.hidden) for each in found]
     distances, angles = (np.concatenate([each[i] for each in moved], 1).mean(1) for i in (0, 1))
     return [

@@ -9,6 +9,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers import naming
 from kerasbert.look import early
 from kerasbert.progress import Progress
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.training import runs, splits
 
@@ -16,7 +17,7 @@ POINTS, ROWS = 9, 128  # of a side of the square; rows that each loss is of
 LOSSES = ("loss", "mean_squared_error")  # that `evaluate` tells
 
 
-def surface(run: str, model: Any) -> dict[str, Any]:
+def surface(run: str, model: Any) -> Json:
     """The loss on the run's dev rows, in a square around its weights.
 
     Along x lies the way from the fine-tuned encoder (0) to the one that the run started from (1), where that can still be read;

@@ -14,8 +14,6 @@ head, `lm`.
 Differs: no dropout within the feed-forward layers (fairseq's activation_dropout).
 """
 
-from typing import Any
-
 from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.forms import Leading
 from kerasbert.checkpoints.names import TORCH_LEAVES, Class, Dialect
@@ -23,6 +21,7 @@ from kerasbert.inputs import SHIFTED
 from kerasbert.layers.encoder_decoder import SOURCE_AND_TARGET, EncoderDecoder, EncoderDecoderSpec
 from kerasbert.registry import Family, register
 from kerasbert.spec import Blocks, Embeddings, Spec
+from kerasbert.storage.json_view import Json
 
 
 class Bart(EncoderDecoder):
@@ -52,12 +51,12 @@ def _rows(stack: str, *attentions: tuple[str, str]) -> tuple[tuple[str, str], ..
 class BartDialect(Dialect):
     """Positions, of which they count 2 rows of the table less."""
 
-    def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
+    def read_config(self, config: Json) -> Json:
         """With the rows of the table."""
         count = config.get("max_position_embeddings")
         return config | ({"max_position_embeddings": count + 2} if type(count) is int and count >= 0 else {})
 
-    def write_config(self, config: dict[str, Any], spec: Spec) -> dict[str, Any]:
+    def write_config(self, config: Json, spec: Spec) -> Json:
         """With their count, and the ids of a vocabulary like the released one's."""
         ids = {"bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": 2}
         return ids | config | {"max_position_embeddings": config["max_position_embeddings"] - 2}

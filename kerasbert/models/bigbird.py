@@ -33,6 +33,7 @@ from kerasbert.models.bert import BERT, ONE_MAP
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.registry import register
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +119,7 @@ class BigBirdDialect(Dialect):
 
     by_call = ("sparse.plan",)
 
-    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+    def write_config(self, config: Json, spec: Any) -> Json:
         return config | {"attention_type": "original_full" if spec.sparse.plan == "full" else "block_sparse"}
 
 

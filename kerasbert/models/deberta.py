@@ -16,7 +16,6 @@ layer with GELU on the first token (ContextPooler), without a dropout of its own
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import keras
 import numpy as np
@@ -43,6 +42,7 @@ from kerasbert.models.bert import ONE_MAP
 from kerasbert.objectives.bert import MaskedLMPretraining, PretrainingModel
 from kerasbert.registry import Family, register, register_objective
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import Json, JsonMap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,7 +241,7 @@ register_objective("deberta", DebertaPretraining)
 # Checkpoints
 
 
-def terms_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+def terms_of(config: JsonMap) -> tuple[str, ...]:
     """The terms that a configuration says, by a list or by "p2c|c2p"."""
     said = config.get("pos_att_type") or ()
     said = [name.strip() for name in said.lower().split("|")] if isinstance(said, str) else list(said)
@@ -257,7 +257,7 @@ class DebertaDialect(Dialect):
 
     spare = ("deberta.embeddings.position_embeddings.weight",)
 
-    def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
+    def read_config(self, config: Json) -> Json:
         said = config["max_relative_positions"]
         farthest = said if isinstance(said, int) and said > 0 else config.get("max_position_embeddings")
         return config | {"pos_att_type": list(terms_of(config)), "max_relative_positions": farthest}

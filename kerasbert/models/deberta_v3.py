@@ -40,6 +40,7 @@ from kerasbert.models.deberta import check_places, decoded
 from kerasbert.models.deberta_v2 import DEBERTA_V2, DebertaV2Block, DebertaV2Spec, size_of
 from kerasbert.models.electra import ElectraPretraining, substitute
 from kerasbert.registry import register, register_objective
+from kerasbert.storage.json_view import Json
 
 
 def of_generator(spec: DebertaV2Spec) -> DebertaV2Spec:
@@ -146,7 +147,7 @@ class DebertaV3Pretraining(ElectraPretraining):
     of_large: Mapping[str, Any] = {}
     model_class = DebertaV3Model
 
-    def heads(self, encoder) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder) -> tuple[Json, dict[str, tuple]]:
         spec, kwargs = encoder.spec, {"dtype": encoder.dtype_policy}
         if not isinstance(spec, DebertaV2Spec):
             raise InputError("the objective deberta_v3 needs a generator of DeBERTaV2's layers: pretrain a deberta-v3")

@@ -45,6 +45,7 @@ from kerasbert.objectives.base import label_sums
 from kerasbert.objectives.bert import BertPretraining
 from kerasbert.registry import register, register_objective
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import Json
 
 RTD_WEIGHT = 50.0  # section 3.1 and table 6
 
@@ -208,7 +209,7 @@ class ElectraPretraining(BertPretraining):
         super().__init__(*args, **kwargs)
         self.scales = {"mlm": 1.0, "rtd": RTD_WEIGHT}
 
-    def heads(self, encoder) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder) -> tuple[Json, dict[str, tuple]]:
         spec, dtype = encoder.spec, encoder.dtype_policy
         if not hasattr(spec, "of_generator"):
             raise InputError(

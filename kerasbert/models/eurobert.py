@@ -30,6 +30,7 @@ from kerasbert.layers.rotary import RotaryAttention, check_head_size, with_place
 from kerasbert.poolings import LATE
 from kerasbert.registry import Family, register
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import Json, JsonMap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,11 +123,11 @@ class EuroBert(Encoder):
         return with_places(super().context(inputs), inputs)
 
 
-def _theta(config: Mapping[str, Any]) -> float:
+def _theta(config: JsonMap) -> float:
     return (config.get("rope_parameters") or {}).get("rope_theta", 10000.0)
 
 
-def _rotation(config: Mapping[str, Any]) -> dict[str, Any]:
+def _rotation(config: JsonMap) -> Json:
     """What `rope_parameters` says of the rotation that is computed here."""
     return {"rope_theta": config.get("rope_theta") or _theta(config), "rope_type": "default"}
 

@@ -34,6 +34,7 @@ from kerasbert.models.bert import BERT, ONE_MAP
 from kerasbert.models.xlnet import XLNetLM
 from kerasbert.registry import register
 from kerasbert.spec import Embeddings, Spec
+from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
     from kerasbert.answers import Kind
@@ -249,7 +250,7 @@ class FunnelDialect(Dialect):
 
     by_call = ("funnel.blocks", "funnel.sizes")  # two ways to say one thing
 
-    def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
+    def read_config(self, config: Json) -> Json:
         """With the number of layers, and no decoder in classes without one."""
         sizes, (kind, *_) = config.get("block_sizes"), config.get("architectures") or [None]
         if isinstance(sizes, list | tuple) and all(type(size) is int for size in sizes):
@@ -260,7 +261,7 @@ class FunnelDialect(Dialect):
             raise InputError(f"{kind} has no decoder layers (num_decoder_layers 0), expected some, or FunnelBaseModel")
         return config
 
-    def write_config(self, config: dict[str, Any], spec: Spec) -> dict[str, Any]:
+    def write_config(self, config: Json, spec: Spec) -> Json:
         """Without what their class refuses to be told, and without a padding id, whose row it would set to zero."""
         return {"pad_token_id": None} | {key: value for key, value in config.items() if key != "num_hidden_layers"}
 
@@ -268,7 +269,7 @@ class FunnelDialect(Dialect):
         """Whether a class is one without a decoder, as the model is, or both have one."""
         return (kind in BASES) == (spec.funnel.decoder == 0)
 
-    def written(self, spec: "FunnelSpec") -> dict[str, Any]:
+    def written(self, spec: "FunnelSpec") -> Json:
         """The sizes of blocks that are alike, and that none is repeated."""
         found = {"funnel.sizes": spec.sizes} if spec.sizes == spec.alike else {}
         return found | ({"funnel.repeats": spec.repeats} if set(spec.repeats) == {1} else {})
@@ -356,12 +357,12 @@ HF = FunnelDialect(
 )
 
 
-def for_kind(spec: FunnelSpec, kind: "Kind") -> dict[str, Any]:
+def for_kind(spec: FunnelSpec, kind: "Kind") -> Json:
     """No decoder where one answer is given for a text (section 2.3)."""
     return {} if kind.per_token else {"funnel.decoder": 0}
 
 
-def _blocks(*sizes: int, repeats: tuple[int, ...] | None = None) -> dict[str, Any]:
+def _blocks(*sizes: int, repeats: tuple[int, ...] | None = None) -> Json:
     return {"blocks.layers": sum(sizes), "funnel.sizes": sizes, "funnel.repeats": repeats}
 
 

@@ -23,7 +23,7 @@ Differs: padding gives zeros in the attention of others' rows and of its own; tr
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -41,6 +41,7 @@ from kerasbert.models.roberta import HF as ROBERTA_HF
 from kerasbert.models.roberta import ROBERTA, Roberta
 from kerasbert.registry import register
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
     from kerasbert.answers import Kind
@@ -220,7 +221,7 @@ class Longformer(Roberta):
 ANY = 1 << 30  # more than any row has: of a length that is not known yet
 
 
-def for_kind(spec: LongformerSpec, kind: "Kind") -> dict[str, Any]:
+def for_kind(spec: LongformerSpec, kind: "Kind") -> Json:
     """The global tokens of a task, as transformers' classes have them.
 
     [CLS] of a text with one answer; of a span [CLS] and the question; of a choice the choice, wherever it stands. Tags, vectors

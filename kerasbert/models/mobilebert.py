@@ -16,7 +16,6 @@ The paper gives 25.3M, 15.1M (tiny) and 293M (IB-BERT) parameters; ours are thos
 
 import dataclasses
 import functools
-from typing import Any
 
 from keras import ops
 
@@ -35,6 +34,7 @@ from kerasbert.layers.random import Dropout
 from kerasbert.layers.readout import first
 from kerasbert.models import bert
 from kerasbert.registry import Family, register
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -322,7 +322,7 @@ FIXED = {"trigram_input": True, "use_bottleneck": True}
 class MobileBertDialect(Dialect):
     """A LayerNorm of the bottlenecks, of which no key says the epsilon."""
 
-    def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
+    def read_config(self, config: Json) -> Json:
         """With the epsilon of torch.nn.LayerNorm."""
         return config | ({_EPSILON[1]: 1e-5} if config.get("normalization_type") == "layer_norm" else {})
 

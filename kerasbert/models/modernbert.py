@@ -39,6 +39,7 @@ from kerasbert.layers.rotary import RotaryAttention, check_head_size, with_place
 from kerasbert.poolings import READOUTS
 from kerasbert.registry import Family, register
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import JsonMap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,22 +191,22 @@ class ModernBert(Encoder):
 _LOCAL, _ALL = "sliding_attention", "full_attention"
 
 
-def _types(config: Mapping[str, Any], every: int) -> list[str]:
+def _types(config: JsonMap, every: int) -> list[str]:
     return [_LOCAL if layer % every else _ALL for layer in range(config.get("num_hidden_layers") or 0)]
 
 
-def _every(config: Mapping[str, Any]) -> int:
+def _every(config: JsonMap) -> int:
     """The distance of the layers that see all tokens; what `layer_types` says beyond it is compared with `_types`."""
     types = config.get("layer_types") or _types(config, 3)
     return next((layer for layer, kind in enumerate(types) if layer and kind == _ALL), max(1, len(types)))
 
 
-def _theta(config: Mapping[str, Any], kind: str, usual: float) -> float:
+def _theta(config: JsonMap, kind: str, usual: float) -> float:
     said = config.get("rope_parameters")
     return ((said or {}).get(kind) or {}).get("rope_theta", usual)
 
 
-def _rotations(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _rotations(config: JsonMap) -> dict[str, dict[str, Any]]:
     """What `rope_parameters` says of the rotations that are computed here."""
     bases = {_ALL: ("global_rope_theta", 160000.0), _LOCAL: ("local_rope_theta", 10000.0)}
     thetas = {kind: config.get(key) or _theta(config, kind, usual) for kind, (key, usual) in bases.items()}

@@ -10,7 +10,7 @@ here, as in transformers, 2,048 tokens are the most.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from kerasbert.checkpoints.forms import Joined
@@ -24,6 +24,7 @@ from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.models.bert import ONE_MAP
 from kerasbert.registry import Family, register
 from kerasbert.spec import Blocks, Embeddings, FeedForward, Spec
+from kerasbert.storage.json_view import Json, JsonMap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,27 +100,27 @@ _USUAL = {"max_position_embeddings": 2048, "layer_norm_eps": 1e-12}
 _GATES = {"silu": "swiglu", "gelu": "geglu", "gelu_new": "geglu"}
 
 
-def _first(config: Mapping[str, Any], key: str) -> Any:
+def _first(config: JsonMap, key: str) -> Any:
     """A size in the words of the first releases."""
     found = config.get(_FIRST[key])
     return _USUAL.get(key) if found is None else found
 
 
-def _activation(config: Mapping[str, Any]) -> str:
+def _activation(config: JsonMap) -> str:
     return "gelu" if config.get("activation_function") == "geglu" else "silu"
 
 
-def _gate(config: Mapping[str, Any]) -> Any:
+def _gate(config: JsonMap) -> Any:
     """What `activation_function` says beside hidden_act."""
     said = config.get("activation_function")
     return _GATES.get(config.get("hidden_act") or _activation(config), said)
 
 
-def _theta(config: Mapping[str, Any]) -> float:
+def _theta(config: JsonMap) -> float:
     return (config.get("rope_parameters") or {}).get("rope_theta", 1000.0)
 
 
-def _rotation(config: Mapping[str, Any]) -> dict[str, Any]:
+def _rotation(config: JsonMap) -> Json:
     """What `rope_parameters` says of the rotation that is computed here."""
     return {"rope_theta": config.get("rotary_emb_base") or _theta(config), "rope_type": "default"}
 

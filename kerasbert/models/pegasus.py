@@ -12,8 +12,6 @@ Differs: no pretraining by gap sentences here yet (section 3.1); another objecti
 dropout within the feed-forward layers.
 """
 
-from typing import Any
-
 import numpy as np
 
 from kerasbert.checkpoints import buffers
@@ -23,6 +21,7 @@ from kerasbert.models import bart
 from kerasbert.models.mbart import NORMS
 from kerasbert.registry import Family, register
 from kerasbert.spec import Attention, Blocks, FeedForward
+from kerasbert.storage.json_view import Json
 
 
 class Pegasus(EncoderDecoder):
@@ -37,7 +36,7 @@ def _table(spec: ScaledSpec) -> np.ndarray:
 class PegasusDialect(Dialect):
     """The ids of a vocabulary like the released one's."""
 
-    def write_config(self, config: dict[str, Any], spec: ScaledSpec) -> dict[str, Any]:
+    def write_config(self, config: Json, spec: ScaledSpec) -> Json:
         """With these ids."""
         ids = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "forced_eos_token_id": 1}
         return ids | config

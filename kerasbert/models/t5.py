@@ -47,6 +47,7 @@ from kerasbert.registry import Family, register
 from kerasbert.spec import Attention as AttentionSpec
 from kerasbert.spec import Blocks, Embeddings
 from kerasbert.spec import FeedForward as FeedForwardSpec
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +92,7 @@ class T5Attention(Attention):
         by_input = self.initializer * shape[-1] ** -0.5
         return by_input * self.head_size**-0.5, by_input, by_input, self.initializer * inner**-0.5
 
-    def scores(self, query: Any, key: Any, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Any:
+    def scores(self, query: Tensor, key: Tensor, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Any:
         return with_distances(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), scoring, queries)
 
 
@@ -144,7 +145,7 @@ class T5Stack(Stack):
         made.build()
         return made
 
-    def bucketed(self, row: Any, keys: Any) -> Any:
+    def bucketed(self, row: Tensor, keys: Tensor) -> Any:
         """Which bucket a distance is in: places of the queries int32 [B or 1, S], K -> int32 [B or 1, S, K]."""
         return bucketed(self.spec.relative, self.both_sides, row, ops.expand_dims(ops.arange(keys, dtype="int32"), 0))
 
@@ -234,7 +235,7 @@ def feed_forward(config: Any, usual: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def activations(usual: str) -> dict[str, Any]:
+def activations(usual: str) -> Json:
     """What a file repeats of feed_forward_proj."""
 
     def plain(config: Any) -> str:
@@ -267,7 +268,7 @@ class T5Dialect(Dialect):
         own = set(tables) <= set(tensors.names()) and not equal(tensors, *tables)
         return spec.derive({"output.own": True}) if own else spec
 
-    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+    def write_config(self, config: Json, spec: Any) -> Json:
         """With the ids of the released vocabulary, and whether the tables are one."""
         ids = {"decoder_start_token_id": 0, "eos_token_id": 1}
         return {"tie_word_embeddings": not spec.output.own} | ids | config

@@ -9,7 +9,6 @@ Differs: no dropout behind the last norm; a head has its own.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from keras import ops
 
@@ -23,6 +22,7 @@ from kerasbert.layers.norms import RMSNorm
 from kerasbert.models import t5
 from kerasbert.registry import Family, register
 from kerasbert.spec import Attention, Blocks, Embeddings, FeedForward, Spec
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _theirs(ours: str, theirs: str) -> tuple[str, str]:
 class T5EncoderDialect(Dialect):
     """Their type of a model says nothing of the stacks that it has."""
 
-    def write_config(self, config: dict[str, Any], spec: T5EncoderSpec) -> dict[str, Any]:
+    def write_config(self, config: Json, spec: T5EncoderSpec) -> Json:
         """With the ids of the released vocabulary."""
         return {"eos_token_id": 1, "is_encoder_decoder": False} | config
 

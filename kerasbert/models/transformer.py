@@ -51,6 +51,7 @@ from kerasbert.layers.heads import tied_logits
 from kerasbert.models.bart import HF as BART_HF
 from kerasbert.registry import Family, register
 from kerasbert.spec import Blocks, FeedForward
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Transformer(EncoderDecoder):
         return make
 
 
-def _size(hidden: int, **changes: Any) -> dict[str, Any]:
+def _size(hidden: int, **changes: Any) -> Json:
     """A width with what follows from it; the others are changes by their last names."""
     paths = {"heads": "attention.heads", "layers": "blocks.layers", "width": "feedforward.width"}
     return {"hidden": hidden, "initializer": hidden**-0.5} | {paths[name]: value for name, value in changes.items()}
@@ -189,7 +190,7 @@ class MarianDialect(Dialect):
         """With the bias that it holds."""
         return spec.derive({"output.bias": True}) if "final_logits_bias" in tensors.names() else spec
 
-    def write_config(self, config: dict[str, Any], spec: Spec) -> dict[str, Any]:
+    def write_config(self, config: Json, spec: Spec) -> Json:
         """With the ids of a vocabulary like the released ones', whose padding is the last piece."""
         last = spec.embeddings.vocabulary - 1
         ids = {"pad_token_id": last, "decoder_start_token_id": last, "eos_token_id": 0, "forced_eos_token_id": 0}

@@ -26,7 +26,6 @@ begins anew with each row (`objectives/segments.py`); sinusoids are not dropped.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from keras import ops
 
@@ -47,6 +46,7 @@ from kerasbert.layers.relative import Relative, RelativeAttention
 from kerasbert.registry import Family, register
 from kerasbert.spec import Attention, Blocks, Embeddings, Spec
 from kerasbert.spec import FeedForward as FeedForwardSpec
+from kerasbert.storage.json_view import Json, JsonMap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,7 +243,7 @@ def kept(spec: TransformerXLSpec, rows: int, length: int, predictions: float) ->
     return rows * length * (per_token + predictions * spec.embeddings.vocabulary)
 
 
-def _usual(config: Mapping[str, Any]) -> list[int] | None:
+def _usual(config: JsonMap) -> list[int] | None:
     """The cutoffs that `Adaptive` has for their vocabulary."""
     size = config.get("vocab_size")
     return [begin for begin, _ in Adaptive().borders(size)[1:]] if isinstance(size, int) else None
@@ -257,13 +257,13 @@ _CLUSTERS, _PROJECTION = range(10), "transformer.word_emb.emb_projs"
 class TransformerXLDialect(Dialect):
     """Distances without a bound (any number below 0), and the cutoffs of the released models, which ours leaves out."""
 
-    def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
+    def read_config(self, config: Json) -> Json:
         """With None for what is usual."""
         clamp, cutoffs = config.get("clamp_len"), config.get("cutoffs")
         config = config | ({"clamp_len": -1} if type(clamp) is int and clamp < 0 else {})
         return config | ({"cutoffs": None} if cutoffs is not None and cutoffs == _usual(config) else {})
 
-    def write_config(self, config: dict[str, Any], spec: TransformerXLSpec) -> dict[str, Any]:
+    def write_config(self, config: Json, spec: TransformerXLSpec) -> Json:
         """With the cutoffs, and what their classes ask for besides."""
         clusters = len(spec.adaptive.borders(spec.embeddings.vocabulary))
         about = {"adaptive": True, "sample_softmax": -1, "tie_projs": [i > 0 for i in range(clusters)]}

@@ -3,8 +3,10 @@
 import os
 from typing import Any
 
+from kerasbert.storage.json_view import Json
 
-def run(out: str | os.PathLike = "quickstart", **plan: Any) -> dict[str, Any]:
+
+def run(out: str | os.PathLike = "quickstart", **plan: Any) -> Json:
     """Vocabulary -> records -> pretraining -> fine-tuning -> SavedModel -> int8 .tflite -> ledger and report.html.
 
     Args:

@@ -16,6 +16,7 @@ from kerasbert import data, text
 from kerasbert.errors import InputError
 from kerasbert.quickstart import books, measure, story
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.train import train_wordpiece
 
@@ -67,7 +68,7 @@ class Plan:
     task_learning_rate: float = 2e-3
     seed: int = 0
 
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> Json:
         """The encoder as a difference from bert/tiny."""
         return {
             "embeddings.positions": self.length,
@@ -81,7 +82,7 @@ class Plan:
         }
 
 
-def run(out: str | os.PathLike, plan: Plan) -> dict[str, Any]:
+def run(out: str | os.PathLike, plan: Plan) -> Json:
     """Make the journey; see `kerasbert.quickstart.run`."""
     folder = open_folder(out, plan)
     results = Results(folder / "results.json")

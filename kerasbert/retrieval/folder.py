@@ -3,9 +3,9 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 
 INDEX, VECTORS = "index.json", "vectors.npy"
 FORMAT = 1
@@ -23,7 +23,7 @@ def is_index(path: str | os.PathLike) -> bool:
     return os.path.isfile(os.path.join(path, INDEX))
 
 
-def about(path: str | os.PathLike) -> dict[str, Any]:
+def about(path: str | os.PathLike) -> Json:
     """What index.json says, without TensorFlow.
 
     Raises:

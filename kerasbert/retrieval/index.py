@@ -15,6 +15,7 @@ from kerasbert.retrieval.encoding import identity
 from kerasbert.retrieval.folder import INDEX, VECTORS, about, damaged
 from kerasbert.retrieval.passages import Kept, mapped
 from kerasbert.retrieval.reranking import reranked
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.similarity import Hit
 
@@ -114,7 +115,7 @@ class Index:
             hits = [reranked(judge, query, found, top) for query, found in zip(given, hits)]
         return hits[0] if isinstance(queries, str) else hits
 
-    def evaluate(self, relevant: Any, *, top: int = 10, **settings: Any) -> dict[str, Any]:
+    def evaluate(self, relevant: Any, *, top: int = 10, **settings: Any) -> Json:
         """How well queries find the texts that are relevant to them.
 
         Args:

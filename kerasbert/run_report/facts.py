@@ -9,6 +9,7 @@ from typing import Any
 from kerasbert import report
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 
 LEDGER = "ledger.json"
 
@@ -87,7 +88,7 @@ def read(place: str | os.PathLike, ledger: str | os.PathLike | None = None) -> F
     return Facts(place, content["run"], content["model"], content["dev"], curves, rows)
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> Json:
     return read_json(path) if path.is_file() else {}
 
 

@@ -4,12 +4,15 @@ from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+Json = dict[str, Any]  # an object of json: its values are texts, numbers, truths, nothing, lists and objects of such
+JsonMap = Mapping[str, Any]  # one that is only read
+
 
 class RepeatedKey(ValueError):
     """A key that is twice in an object of json: of two values one would be lost."""
 
 
-def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unrepeated(pairs: list[tuple[str, Any]]) -> Json:
     """The object of its keys and values: what json's `object_pairs_hook` is to be for somebody else's json.
 
     Raises:
@@ -43,7 +46,7 @@ class JsonView(Mapping[str, Any]):
     {'norm.scale': 2}
     """
 
-    def __init__(self, content: Mapping[str, Any]) -> None:
+    def __init__(self, content: JsonMap) -> None:
         self._content = {key: _viewed(value) for key, value in content.items()}
         self._read: set[str] = set()
 
@@ -64,7 +67,7 @@ class JsonView(Mapping[str, Any]):
     def __repr__(self) -> str:
         return repr(self.plain())
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Json:
         """The object as json gave it; reading that notes nothing."""
         return {key: _plain(value) for key, value in self._content.items()}
 
@@ -75,7 +78,7 @@ class JsonView(Mapping[str, Any]):
             for inner in _views(self._content.get(key)):
                 inner.read()
 
-    def unread(self, without_effect: Collection[str] = ()) -> dict[str, Any]:
+    def unread(self, without_effect: Collection[str] = ()) -> Json:
         """Values that nobody read, by dotted path; a null says nothing and is none of them.
 
         Args:

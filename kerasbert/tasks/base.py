@@ -14,6 +14,7 @@ import numpy as np
 from kerasbert import answers, registry
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row, Tensor
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks.judging import Judging
 from kerasbert.tasks.rows import Rows
 
@@ -67,7 +68,7 @@ class Task:
     layers: str = "last"
     auxiliary_lm: float = 0.0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """What model.json holds; `inputs` tells the exporters whether it takes pairs."""
         absent = {"length": None, "mean": 0.0, "std": 1.0, "settings": {}, "reader": "", "files": {}, "options": {}}
         absent |= {"layers": "last", "auxiliary_lm": 0.0}
@@ -76,7 +77,7 @@ class Task:
         return fields | {"labels": dict(self.labels), "inputs": "pair" if self.pair else "text"}
 
     @staticmethod
-    def from_json(content: Mapping[str, Any]) -> "Task":
+    def from_json(content: JsonMap) -> "Task":
         """The inverse of `to_json`; an imported classifier has only `kind` and `inputs`."""
         known = {field.name for field in dataclasses.fields(Task)}
         given = {name: value for name, value in content.items() if name in known}
@@ -226,7 +227,7 @@ class TaskKind(Judging):
         """
         return encoder
 
-    def imported(self, task: Task, generation: Mapping[str, Any] | None) -> Task:
+    def imported(self, task: Task, generation: JsonMap | None) -> Task:
         """The task with how the checkpoint that the model was imported from writes (`generation_config.read`)."""
         return task
 
@@ -262,11 +263,11 @@ class TaskKind(Judging):
         """Targets in the unit of the head."""
         return targets
 
-    def heads(self, encoder: "Encoder", task: Task) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder: "Encoder", task: Task) -> tuple[Json, dict[str, tuple]]:
         """Name -> layer, and name -> the shape that it is built with. The first is called on what the kind reads."""
         raise NotImplementedError
 
-    def network(self, encoder: "Encoder", heads: Mapping[str, Any]) -> Any:
+    def network(self, encoder: "Encoder", heads: Mapping[str, Any]) -> Tensor:
         """What a TaskModel calls: the encoder, or what is called, and writes, in its place."""
         return encoder
 
@@ -276,7 +277,7 @@ class TaskKind(Judging):
 
         return None if self.per_token else getattr(encoder, "readout", None) or registry.family_of(encoder).readout
 
-    def logits(self, model: "TaskModel", read: Any, inputs: Any, training: bool = False) -> Any:
+    def logits(self, model: "TaskModel", read: Tensor, inputs: Tensor, training: bool = False) -> Tensor:
         """What a TaskModel's head says of what it reads, [B, H], or [B, S, H] of tokens: float32 [B, L] or [B, S, L]."""
         return model.heads[self.head](read, training=training) if model.heads else read
 

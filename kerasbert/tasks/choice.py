@@ -10,6 +10,7 @@ from kerasbert.answers.choice import Choice, listed
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import labels, tables
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.classification import label_head
@@ -55,7 +56,7 @@ class ChoiceTask(TaskKind):
         label[:inputs] = targets[::width]
         return {"label": label, "label_weight": (np.arange(count) < inputs).astype("float32"), "choices": chosen}
 
-    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
         return label_head(encoder, task)
 
     def unlabelled(self, task, texts) -> Any:

@@ -12,6 +12,7 @@ from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
 from kerasbert.poolings import readouts_of, reads_pooler
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import labels, metrics
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.judging import Judged
@@ -112,7 +113,7 @@ class Classification(TaskKind):
         readouts_of(pooling)
         return pooling
 
-    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
         return label_head(encoder, task)
 
     def unlabelled(self, task, texts) -> Any:
@@ -134,7 +135,7 @@ class Classification(TaskKind):
         areas = [metrics.roc_auc(scores[i], targets == i) for i in _parted(rows)]
         return _measured(table, metrics.log_loss(outputs, targets), areas)
 
-    def details(self, task, outputs, targets, encoded=None) -> dict[str, Any]:
+    def details(self, task, outputs, targets, encoded=None) -> Json:
         table = metrics.confusion(targets, outputs.argmax(-1), outputs.shape[1])
         columns = metrics.precision_recall_f1(np.diag(table), table.sum(0), table.sum(1))
         areas = [metrics.roc_auc(scores, targets == i) for i, scores in enumerate(_scores(outputs))]

@@ -10,6 +10,7 @@ import numpy as np
 from kerasbert import answers, registry
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
+from kerasbert.storage.json_view import Json
 
 CHOSEN = ("thresholds", "null_threshold")  # options that the dev rows of each model have chosen
 
@@ -63,12 +64,12 @@ class Ensemble:
         mean = np.mean([kind.answers.probabilities(value) for value in values], axis=0)
         return np.asarray(kind.from_exported(mean), "float32")
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Json:
         """Nothing of its own: see `TaskModel.told`."""
         return {}
 
 
-def _facts(model: Any, who: str) -> dict[str, Any]:
+def _facts(model: Any, who: str) -> Json:
     """What the models of an ensemble have in common."""
     if getattr(model, "task", None) is None or not hasattr(model, "kind"):
         raise InputError(f"{_name(model, who)} has no task, expected a fine-tuned model: kerasbert finetune makes it")
@@ -99,7 +100,7 @@ def _told(kind: answers.Kind) -> str:
     return ", ".join(f"{name} {kind.options[name]}" for name in names) or "none"
 
 
-def _chosen(models: Sequence[Any]) -> dict[str, Any]:
+def _chosen(models: Sequence[Any]) -> Json:
     """The means of what the models' dev rows have chosen."""
     options = [model.task.how.options for model in models]
     found: dict[str, Any] = {}

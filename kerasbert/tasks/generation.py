@@ -17,6 +17,7 @@ from kerasbert.errors import InputError
 from kerasbert.family import Family
 from kerasbert.inputs import NAMES, Input, Row, Tensor, target_places
 from kerasbert.lazy import Module
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import span_metrics, tables, text_metrics
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.exported_kind import CallOption
@@ -146,7 +147,7 @@ class Generation(TaskKind):
             label[i, at], weight[i, at] = row.about.target, 1
         return {"label": label, "label_weight": weight}
 
-    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
         family, decoding = registry.family_of(encoder), self.answers.decoding
         longest = family.longest(encoder.spec)
         if longest and decoding.max_new_tokens > longest:
@@ -164,10 +165,10 @@ class Generation(TaskKind):
         head = heads.token_head(encoder.token_head, encoder.spec, dtype=encoder.dtype_policy)
         return {"mlm": head}, {"mlm": (None, None, encoder.spec.hidden)}
 
-    def network(self, encoder, heads) -> Any:
+    def network(self, encoder, heads) -> Tensor:
         return masked_writer.MaskedWriter(encoder, heads["mlm"]) if self.answers.masked else encoder
 
-    def logits(self, model, read, inputs, training=False) -> Any:
+    def logits(self, model, read, inputs, training=False) -> Tensor:
         return model.network.logits(read) if self.answers.masked else read
 
     def readout(self, task, encoder) -> str | None:

@@ -9,6 +9,7 @@ import numpy as np
 from kerasbert import registry
 from kerasbert.errors import InputError, near, nearest
 from kerasbert.inputs import Tensor
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.exported_kind import Exported
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Judging(Exported):
         """
         raise NotImplementedError
 
-    def details(self, task: "Task", outputs: Tensor, targets: Any, encoded: Any = None) -> dict[str, Any]:
+    def details(self, task: "Task", outputs: Tensor, targets: Any, encoded: Any = None) -> Json:
         """What is told beside the metrics, as json: `labels`, numbers of each, and `confusion`, [target][answer].
 
         Args:
@@ -148,7 +149,7 @@ def _some(outputs: Tensor, targets: Any, encoded: "Encoded", numbers: Sequence[i
     return sample(outputs, rows), sample(targets, numbers), encoded.take(numbers)
 
 
-def scatter(title: str, expected: np.ndarray, answered: np.ndarray) -> dict[str, Any]:
+def scatter(title: str, expected: np.ndarray, answered: np.ndarray) -> Json:
     """The picture of numbers beside those that were expected, of at most POINTS of them."""
     numbers = np.arange(len(expected))
     if len(numbers) > POINTS:

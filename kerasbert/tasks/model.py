@@ -17,6 +17,7 @@ from kerasbert.layers.readout import Queries, queries_of, readout, width
 from kerasbert.objectives.base import Objective
 from kerasbert.objectives.lm_loss import token_sums, writes
 from kerasbert.poolings import LATE, reads_pooler
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.task import Task
 
 
@@ -43,7 +44,7 @@ class TaskModel(HeadedModel):
         self.readout = of_row
 
     @property
-    def network(self) -> Any:
+    def network(self) -> Tensor:
         """What is called: the encoder, or what the kind makes of it and of the heads."""
         return self.kind.network(self.encoder, self.heads)
 
@@ -104,7 +105,7 @@ class TaskModel(HeadedModel):
         logits = self.kind.logits(self, joined, inputs, training=training)
         return readout(logits, mask, "mean", self.kind.begin) if self.readout == LATE else logits
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Json:
         """What it has learnt that people read, as json: how much each layer weighs, of a task that reads a mix of them."""
         return {"layers": self.heads["mix"].told()} if self.declaration.layers == "mix" else {}
 

@@ -15,6 +15,7 @@ import numpy as np
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import labels, metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import label_head
@@ -79,7 +80,7 @@ class MultiLabel(TaskKind):
         label[: len(targets)] = targets
         return {"label": label, "label_weight": (np.arange(count) < len(targets)).astype("float32")}
 
-    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
         return label_head(encoder, task)
 
     def unlabelled(self, task, texts) -> Any:
@@ -104,7 +105,7 @@ class MultiLabel(TaskKind):
         areas = [area for area, count in zip(_areas(outputs, targets), wanted.sum(0)) if 0 < count < len(targets)]
         return _measured(chosen, wanted, metrics.binary_log_loss(outputs, targets), areas)
 
-    def details(self, task, outputs, targets, encoded=None) -> dict[str, Any]:
+    def details(self, task, outputs, targets, encoded=None) -> Json:
         hits, answered, wanted = self._counts(outputs, targets)
         columns = metrics.precision_recall_f1(hits, answered, wanted)
         return {"labels": labels.told(task, [*columns, _areas(outputs, targets), wanted])}

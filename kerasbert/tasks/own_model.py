@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.task import Task
 
 
@@ -68,7 +69,7 @@ class OwnAnswers(keras.Model):
         self.labels = tuple(task.labels.values()) or None
         self.built = True
 
-    def call(self, inputs: Any) -> dict[str, Any]:
+    def call(self, inputs: Any) -> Json:
         values = ops.cast(self.own({name: inputs[name] for name in self.names}), "float32")
         if self.labels is None:
             return {self.task.answer_kind.output: values}

@@ -11,6 +11,7 @@ from kerasbert.data.numbers import number as of_cell
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import labels, metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import label_head, one_number
@@ -68,7 +69,7 @@ class Regression(TaskKind):
     def batch(self, task, rows, targets, count, length) -> dict:
         return one_number(targets, count, "float32")
 
-    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
         return label_head(encoder, task)
 
     def outputs(self, task, logits) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.tasks import predict
 from kerasbert.tasks.prompts import vector_kind
 
@@ -71,7 +72,7 @@ def _texts() -> Any:
 
         tokenize = preprocess  # its name in release 5, which puts prompts before the texts itself
 
-        def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        def forward(self, features: dict[str, Tensor], **_: Any) -> dict[str, Any]:
             prompt = features.get("prompt")
             asked = {"prompt": prompt} if prompt else self.bare
             vectors = predict.encode(self.model, features["texts"], **{**self.settings, **asked})

@@ -9,6 +9,7 @@ import numpy as np
 from kerasbert.answers.vector import cosines
 from kerasbert.blanks import absent, blank
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
 from kerasbert.tasks.prompts import prompt_names
@@ -28,7 +29,7 @@ class Hit:
     score: float
     id: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """A plain dict."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 

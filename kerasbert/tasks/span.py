@@ -11,6 +11,7 @@ from kerasbert.answers.span import SpanKind
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import labels, span_metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.exported_kind import MOST_ROWS, CallOption
@@ -107,7 +108,7 @@ class Span(TaskKind):
             label[i] = places(row.about, target)
         return {"label": label, "label_weight": (np.arange(count) < len(rows)).astype("float32")}
 
-    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
         # no dropout, as in BERT's run_squad and transformers
         policy = {"name": self.head, "dtype": encoder.dtype_policy}
         kind, activation = (

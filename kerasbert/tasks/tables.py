@@ -15,6 +15,7 @@ from kerasbert.data.dialects import default_reading
 from kerasbert.data.sources import numbered_table
 from kerasbert.errors import InputError
 from kerasbert.storage import files
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.tasks import datasets
 
 
@@ -120,7 +121,7 @@ def digest(source: Source) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def reading_of(described: Mapping[str, Any] | None, *sources: Source) -> contextlib.AbstractContextManager:
+def reading_of(described: JsonMap | None, *sources: Source) -> contextlib.AbstractContextManager:
     """A block in which tables are read as a run read them, where they are the run's own.
 
     Args:

@@ -14,6 +14,7 @@ from kerasbert.answers.tags import TagsKind, best_labels, joined
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import tables, tags_judged
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import log_odds
@@ -133,7 +134,7 @@ class Tags(TaskKind):
             label[i, row.about.tokens], weight[i, row.about.tokens] = target[row.about.words], 1
         return {"label": label, "label_weight": weight}
 
-    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
         spec, policy = encoder.spec, {"name": "classifier", "dtype": encoder.dtype_policy}
         labels, units, layers = max(1, len(task.labels)), self.options["lstm"], self.options["lstm_layers"]
         if units < 0 or layers < 1:
@@ -155,7 +156,7 @@ class Tags(TaskKind):
             shapes["crf"] = (None, None, len(task.labels))
         return heads, shapes
 
-    def logits(self, model, read, inputs, training=False) -> Any:
+    def logits(self, model, read, inputs, training=False) -> Tensor:
         if not self.options["lstm"]:
             return super().logits(model, read, inputs, training=training)
         mask = None if inputs is None else inputs.get("padding_mask")
@@ -231,7 +232,7 @@ class Tags(TaskKind):
         names = list(task.labels.values())
         return tags_judged.shown(names, words_of(text), [names[i] for i in target], answer)
 
-    def details(self, task, outputs, targets, encoded=None) -> dict[str, Any]:
+    def details(self, task, outputs, targets, encoded=None) -> Json:
         """By type of span, or by tag, what is right of how many."""
         names = list(task.labels.values())
         what, items = ("spans", entities_of) if has_spans(names) else ("words", _each)

@@ -15,6 +15,7 @@ from kerasbert.data.dialects import current
 from kerasbert.data.reading import ENDINGS
 from kerasbert.errors import InputError, no_file
 from kerasbert.registry import register_task
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.tasks import annotations, labels, tables
 from kerasbert.tasks.base import Rows, Task
 from kerasbert.tasks.tables import Memory, Source
@@ -275,7 +276,7 @@ def task_of(info: "ModelInfo") -> Task | None:
     return task_with(info.task, info.labels)
 
 
-def task_with(content: Mapping[str, Any], labels: Sequence[str] | None) -> Task:
+def task_with(content: JsonMap, labels: Sequence[str] | None) -> Task:
     """The task of that json, with these labels where it names none."""
     task = Task.from_json(content)
     if labels and not task.labels:

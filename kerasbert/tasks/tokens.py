@@ -8,6 +8,7 @@ from kerasbert.answers.tokens import BLANKS, POSITIONS, SPELLINGS, Filling, Fill
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import labels
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.classification import log_odds
@@ -37,7 +38,7 @@ class Tokens(TaskKind):
     def check_metric(self, task) -> None:
         raise InputError("fill-mask is what pretraining learns, and fine-tuning does not: kerasbert pretrain")
 
-    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
         if not hasattr(encoder, "token_head"):
             raise InputError(f"{type(encoder).__name__} has no token_head: it predicts no tokens")
         head = layers.token_head(encoder.token_head, encoder.spec, dtype=encoder.dtype_policy)
@@ -46,7 +47,7 @@ class Tokens(TaskKind):
     def readout(self, task, encoder) -> str | None:
         return None  # `logits` picks
 
-    def logits(self, model, read, inputs, training=False) -> Any:
+    def logits(self, model, read, inputs, training=False) -> Tensor:
         picked = backend.pick(read, ops.expand_dims(inputs[POSITIONS.name][:, 0], 1))
         return ops.squeeze(model.heads["mlm"](picked, model.encoder.embeddings.tokens.table), 1)
 

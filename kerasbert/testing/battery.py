@@ -63,7 +63,7 @@ def tiny(spec: specs.Spec, vocabulary: int, hidden: int = 16) -> dict:
     return changes
 
 
-def shallow(spec: Any) -> dict[str, int]:
+def shallow(spec: specs.Spec) -> dict[str, int]:
     """Changes that leave one layer of a Spec, whatever its layers are; none where it needs more."""
     changes = {path: 1 for path in ("blocks.layers", "recurrence.layers") if path in specs.paths(type(spec))}
     try:

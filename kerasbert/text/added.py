@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 from kerasbert.text.normalize import TABLES, inside
 
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special", "piece")
@@ -36,7 +37,7 @@ class AddedToken(NamedTuple):
     special: bool = False
     piece: bool = False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """`content`, and the flags that are on."""
         return {"content": self.content} | {name: True for name in FLAGS if getattr(self, name)}
 

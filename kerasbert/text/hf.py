@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.storage.json_view import JsonView
+from kerasbert.storage.json_view import Json, JsonView
 from kerasbert.text import bpe, wordpiece
 from kerasbert.text.base import PARTS, Tokenizer
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
@@ -206,7 +206,7 @@ def _ids(vocab: Any) -> dict[str, int]:
     return field({"vocab": vocab}, "vocab", dict, "model", {})
 
 
-def _words(content: Mapping, beside: Beside, lowercase: bool | None, kind: str) -> dict[str, Any]:
+def _words(content: Mapping, beside: Beside, lowercase: bool | None, kind: str) -> Json:
     """Settings of BERT's words."""
     normalizer = only_step(content.get("normalizer"), "normalizers", "normalizer", "BertNormalizer", kind)
     only_step(content.get("pre_tokenizer"), "pretokenizers", "pre_tokenizer", "BertPreTokenizer", kind)

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 from kerasbert.text.added import AddedToken
 from kerasbert.text.hf_values import by_id, field, filled, short
 
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
-def token_entry(entry: Any) -> dict[str, Any]:
+def token_entry(entry: Any) -> Json:
     """{"content", "id" (or None), flags} of an entry of added_tokens.
 
     Raises:

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.storage.json_view import JsonView
+from kerasbert.storage.json_view import Json, JsonView
 from kerasbert.text.hf_added import added_beside
 from kerasbert.text.hf_template import by_flags, without_segments
 from kerasbert.text.hf_values import field, short
@@ -188,7 +188,7 @@ class Beside:
             )
         return piece
 
-    def left_over(self, without_effect: Iterable[str] = ()) -> dict[str, Any]:
+    def left_over(self, without_effect: Iterable[str] = ()) -> Json:
         """What nobody read and is not listed, with the name of its file.
 
         Args:

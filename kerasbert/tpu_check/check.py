@@ -8,6 +8,7 @@ from kerasbert import registry
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.options import configured, option
+from kerasbert.storage.json_view import Json
 from kerasbert.tpu_check import chips, compiler
 from kerasbert.tpu_check.lower import Lowered, Step
 from kerasbert.training.chips import GB
@@ -52,7 +53,7 @@ class Check:
         assert at is not None  # a problem has no bound
         return chips.roofline(self.where, flops=at.flops, accessed=at.accessed, reduced=self.lowered.reduced)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain values: bytes, FLOPs, seconds."""
         found = {
             "name": self.name,

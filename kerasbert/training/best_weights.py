@@ -12,6 +12,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.naming import names, values
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.model import TaskModel
@@ -88,7 +89,7 @@ class BestWeights:
         """The task with what its answers need of the head as it is now."""
         return self.task.how.settled(self.task, self.model.heads)
 
-    def chosen(self, outputs: Tensor, metrics: dict[str, float]) -> dict[str, Any]:
+    def chosen(self, outputs: Tensor, metrics: dict[str, float]) -> Json:
         """What the state holds of the best weights: remarks, the options that they choose, what `dev.json` holds."""
         task, known = self._settled(), (outputs, self.rows.targets)
         remarks, tuned = task.how.remarks(task, *known), task.how.tuned(task, *known, self.encoded)
@@ -96,7 +97,7 @@ class BestWeights:
         dev = self._told(tuned, outputs, {} if options else metrics)
         return {"remarks": remarks, "options": options, "dev": dev}
 
-    def _told(self, task: Task, outputs: Tensor, metrics: dict[str, float]) -> dict[str, Any]:
+    def _told(self, task: Task, outputs: Tensor, metrics: dict[str, float]) -> Json:
         """What `dev.json` holds: the metrics of the best weights, by label too, of at most MOST labels.
 
         Args:
@@ -116,7 +117,7 @@ class BestWeights:
         with files.new_file(self.best) as part:
             write_safetensors(part, {name: value.shape for name, value in weights.items()}, weights.__getitem__)
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Json:
         """What `dev.json` holds of the best weights, which the model has: their metrics, and what a report shows of them."""
         outputs = predict.outputs_of(self.model, self.encoded, self.longest) if self.outputs is None else self.outputs
         task = self._settled().optioned(self.state["options"])

@@ -21,6 +21,7 @@ import numpy as np
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.storage import files, folders
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.storage.remote import is_remote
 
 Tensors = Mapping[str, np.ndarray]
@@ -205,7 +206,7 @@ def _write(folder: Path, step: int, groups: Mapping[str, Tensors], state: Mappin
     files.write_json(folder / MANIFEST, content | {"sha256": _digest(content)})
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def _digest(content: JsonMap) -> str:
     """sha256 of the manifest's own content: a number in the state may be what was damaged."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -15,6 +15,7 @@ from kerasbert.errors import InputError
 from kerasbert.family import check_layers
 from kerasbert.inputs import listed
 from kerasbert.options import check_ranges, option, options
+from kerasbert.storage.json_view import Json
 from kerasbert.table import shipped
 from kerasbert.training.adversarial import Way, way
 from kerasbert.training.constraints import Constraint
@@ -118,7 +119,7 @@ class TrainConfig:
         """Updates of the warm-up: those asked for, or a tenth of the steps, which grows with them."""
         return self.updates // 10 if self.warmup is None else self.warmup
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """What run.json holds of it: the fields of this class as they were asked for."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(TrainConfig)}
 
@@ -313,7 +314,7 @@ class FinetuneConfig(LabelledConfig):
         return way(self.adversarial, self.changes, self.precision)
 
     @property
-    def reading(self) -> dict[str, Any]:
+    def reading(self) -> Json:
         """What is said of tables (`data.dialects.Reading`)."""
         return {name: getattr(self, name) for name in ("encoding", "delimiter", "columns", "skip_unlabelled")}
 
@@ -352,7 +353,7 @@ class TasksConfig(FinetuneConfig):
                 raise InputError(f"{name} goes with sampling 'temperature'. Received: {self.sampling!r}")
 
     @property
-    def mixture(self) -> dict[str, Any]:
+    def mixture(self) -> Json:
         """How tasks are drawn, where that is not said by the name of the sampling."""
         if self.sampling != "temperature":
             return {}

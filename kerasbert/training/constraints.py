@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:  # the options of training name the class: command lines start without numpy
     import numpy as np
@@ -19,7 +21,7 @@ class Constraint(Protocol):
     every replica and in compiled updates. The trainer calls the rest; whatever trains by the trainer can be constrained.
     """
 
-    def describe(self, encoder: "Encoder", steps: int) -> dict[str, Any]:
+    def describe(self, encoder: "Encoder", steps: int) -> Json:
         """What run.json holds, with every default settled.
 
         Raises:

@@ -19,6 +19,7 @@ from kerasbert.data.records import Records
 from kerasbert.data.sources import check_files, check_texts
 from kerasbert.errors import InputError
 from kerasbert.storage import places
+from kerasbert.storage.json_view import Json
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.early_checks import LARGEST, check_positions
 from kerasbert.tasks.task import Task, find_task, split_files
@@ -169,7 +170,7 @@ def check_pretrain(model: Any, settings: Mapping[str, Any], changes: Mapping[str
             Records(path)
 
 
-def check_dump(folder: str | os.PathLike) -> dict[str, Any]:
+def check_dump(folder: str | os.PathLike) -> Json:
     """What dump.json holds of a non-finite update.
 
     Raises:

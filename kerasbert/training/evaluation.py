@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import early_checks, predict
 from kerasbert.tasks.graph_values import BATCH
 from kerasbert.training.splits import measured
@@ -19,7 +20,7 @@ def evaluate(
     split: str | None = None,
     language: str | None = None,
     options: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> Json:
     """Metrics of a fine-tuned model.
 
     Args:

@@ -13,6 +13,7 @@ import numpy as np
 from kerasbert.checkpoints import source
 from kerasbert.data.dialects import default_reading
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.load import load
 from kerasbert.tasks.task import Rows, find_labels, read_rows, split_files
@@ -86,9 +87,7 @@ def few_shot(
     return run(job)
 
 
-def _asked(
-    model: str | os.PathLike | keras.Model, task: Task, rows: tuple[Rows, Rows], config: FinetuneConfig
-) -> dict[str, Any]:
+def _asked(model: str | os.PathLike | keras.Model, task: Task, rows: tuple[Rows, Rows], config: FinetuneConfig) -> Json:
     """What a few-shot run depends on, as json: the model, the task, the rows and the options."""
     named = isinstance(model, str | os.PathLike)
     digest = model_files.digest(source.directory(model)) if named else model_files.digest_of(model)
@@ -135,7 +134,7 @@ def contrasted(rows: Rows, seed: int) -> list[tuple[str, str, int]]:
     return [pairs[i] for i in draw.permutation(len(pairs))]
 
 
-def _of_vectors(config: FinetuneConfig) -> dict[str, Any]:
+def _of_vectors(config: FinetuneConfig) -> Json:
     """What the training of the vectors takes of the options."""
     kept = {"learning_rate", "batch", "accumulate", "warmup", "weight_decay", "clip", "precision", "seed", "optimizer"}
     kept |= {"optimizer_options", "schedule", "schedule_options", "freeze", "steps", "epochs", "length", "strategy"}
@@ -144,7 +143,7 @@ def _of_vectors(config: FinetuneConfig) -> dict[str, Any]:
     return settings | once | {"evaluate_every": 0}
 
 
-def _of_head(config: FinetuneConfig, rows: int) -> dict[str, Any]:
+def _of_head(config: FinetuneConfig, rows: int) -> Json:
     """What the training of the head takes of them, and what it has of its own."""
     kept = {"out", "overwrite", "seed", "length", "strategy", "quiet", "log_every", "metric", "cache", "callbacks"}
     settings = {name: getattr(config, name) for name in kept | set(config.reading)}

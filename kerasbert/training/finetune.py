@@ -23,6 +23,7 @@ from kerasbert.lazy import Module
 from kerasbert.objectives.base import Objective
 from kerasbert.options import configured
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.length_buckets import chosen
@@ -249,7 +250,7 @@ class FineTuning(Job):
         about |= {"pooler": "new"} if self.new_pooler else {}
         return freezing.patterns_of(self.encoder.spec, about)
 
-    def description(self) -> dict[str, Any]:
+    def description(self) -> Json:
         config = self.config
         about = {
             "model": self.name,

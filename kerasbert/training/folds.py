@@ -11,6 +11,7 @@ from kerasbert.data.dialects import default_reading
 from kerasbert.errors import InputError
 from kerasbert.lazy import later
 from kerasbert.storage import files, places
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.task import Rows, Task, find_task, fold, without
 from kerasbert.training import runs
 from kerasbert.training.early import labels_of, parted
@@ -37,7 +38,7 @@ def cross_validate(
     folds: int,
     out: str | os.PathLike,
     **settings: Any,
-) -> dict[str, Any]:
+) -> Json:
     """Fine-tune once for each fold, on the others' rows; the same call goes on where it was killed.
 
     Which rows are a fold depends on the data alone, as what `finetune` holds out: every label has its share, equal rows

@@ -13,6 +13,7 @@ from kerasbert.errors import InputError, NonFinite, near
 from kerasbert.lazy import later
 from kerasbert.options import options, types_of
 from kerasbert.storage import files, places
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.runs import say
@@ -41,7 +42,7 @@ def grid(
     out: str | os.PathLike,
     seeds: int = 1,
     **settings: Any,
-) -> dict[str, Any]:
+) -> Json:
     """Fine-tune with every combination of some settings, each with several seeds; the same call goes on where it was killed.
 
     Differences below the spread over the seeds say nothing (Dodge et al., 2020, section 4): take five seeds.
@@ -88,7 +89,7 @@ def grid(
     return found
 
 
-def summary(runs: Sequence[Mapping[str, Any]], every: Sequence[Mapping[str, Any]], task: Task) -> dict[str, Any]:
+def summary(runs: Sequence[Mapping[str, Any]], every: Sequence[Mapping[str, Any]], task: Task) -> Json:
     """What grid.json holds of finished runs.
 
     Raises:

@@ -11,6 +11,7 @@ from kerasbert.checkpoints import ModelParts
 from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
 from kerasbert.storage.aside import newest
+from kerasbert.storage.json_view import Json
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.load import load
 from kerasbert.training import freezing, model_files, multiworker
@@ -59,7 +60,7 @@ class Job:
         """Patterns of the weights that are left as they are (`training.freezing`); called after `build`."""
         return self.config.freeze or ()
 
-    def description(self) -> dict[str, Any]:
+    def description(self) -> Json:
         """What the result depends on beside the options, as json; called after `build`."""
         raise NotImplementedError
 

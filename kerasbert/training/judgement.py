@@ -13,6 +13,7 @@ import numpy as np
 
 from kerasbert.answers import Kind
 from kerasbert.inputs import Tensor
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.judging import Judged
 from kerasbert.tasks.task import Task
@@ -26,9 +27,7 @@ LONGEST, MOST = 2000, 200  # characters and entries of an answer that is kept
 UPDATES = 20  # in fewer a new head learns next to nothing
 
 
-def judgement(
-    task: Task, outputs: Tensor, targets: Sequence[Any] | np.ndarray, encoded: Encoded, longest: int
-) -> dict[str, Any]:
+def judgement(task: Task, outputs: Tensor, targets: Sequence[Any] | np.ndarray, encoded: Encoded, longest: int) -> Json:
     """What dev.json holds beside the metrics.
 
     Args:
@@ -79,7 +78,7 @@ def intervals(
     return {name: [float(f"{value:.6g}") for value in each] for name, each in whole.items()}, resamples
 
 
-def _wrong(judged: Judged, kind: Kind, count: int) -> dict[str, Any]:
+def _wrong(judged: Judged, kind: Kind, count: int) -> Json:
     """The LISTED worst answers, worst first; of a kind that cannot tell as many answers evenly through the rows."""
     if judged.errors is None:
         chosen, wrong = np.unique(np.linspace(0, count - 1, min(count, LISTED)).astype(int)), None

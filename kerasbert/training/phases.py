@@ -11,6 +11,7 @@ from typing import Any
 from kerasbert.errors import InputError, near
 from kerasbert.inputs import Tensor
 from kerasbert.objectives.base import Objective, changed
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Phase:
         if self.batch % self.accumulate:
             raise InputError(f"batch {self.batch} of a phase is not a multiple of its accumulate {self.accumulate}")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """A plain dict; without `objective` where its settings are the run's."""
         plain = {field: getattr(self, field) for field in ("steps", "data", "batch", "accumulate")}
         return plain | ({"objective": dict(self.objective)} if self.objective else {})

@@ -15,6 +15,7 @@ from kerasbert.data.records import Records
 from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
 from kerasbert.options import configured
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.task import find_task
 from kerasbert.text.base import Tokenizer
 from kerasbert.training import flops, model_files, on_task
@@ -94,7 +95,7 @@ class Pretraining(Job):
     def batches(self) -> list[tuple[int, int]]:
         return [(phase.batch, phase.accumulate) for phase in self.phases]
 
-    def description(self) -> dict[str, Any]:
+    def description(self) -> Json:
         config, source = self.config, self.source
         phases = [phase.to_json() | {"data": held.digest} for phase, held in zip(self.phases, self.records)]
         return {

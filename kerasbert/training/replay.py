@@ -18,6 +18,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.layers.naming import names
 from kerasbert.objectives.base import Objective
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.task import Task
 from kerasbert.training.adversarial import WAYS
 from kerasbert.training.early import check_dump
@@ -29,7 +30,7 @@ from kerasbert.training.step import mean
 from kerasbert.training.trainer import assign
 
 
-def replay(dump: str | os.PathLike) -> dict[str, Any]:
+def replay(dump: str | os.PathLike) -> Json:
     """Run the dumped update again.
 
     Args:
@@ -63,7 +64,7 @@ def replay(dump: str | os.PathLike) -> dict[str, Any]:
     return {"step": content["step"], "weights": _bad((n, v.value) for n, v in variables.items()), **again.report()}
 
 
-def _program(content: dict[str, Any], features: Collection[str]) -> Objective:
+def _program(content: Json, features: Collection[str]) -> Objective:
     settings = content["settings"]
     family = registry.family(settings["model"].partition("/")[0])
     keras.utils.set_random_seed(settings["seed"])
@@ -81,7 +82,7 @@ def _program(content: dict[str, Any], features: Collection[str]) -> Objective:
 class _Again:
     """One forward and backward pass, layer by layer."""
 
-    def __init__(self, program: Objective, batch: dict[str, tf.Tensor], content: dict[str, Any]) -> None:
+    def __init__(self, program: Objective, batch: dict[str, tf.Tensor], content: Json) -> None:
         self.program, self.rows = program, content["rows"]
         self.key = random.key(content["settings"]["seed"], "dropout", tf.constant(content["iterations"], tf.int32))
         self.scale = content.get("scale") or 1.0
@@ -89,7 +90,7 @@ class _Again:
         with random.scope(self.key, batch["row"]):
             self.batch = dict(program.perturbed(batch))
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Json:
         variables = self.program.model.trainable_variables
         with _eagerly(), _outputs() as outputs, tf.GradientTape() as tape:
             sums, loss = self._loss(self.batch)
@@ -177,7 +178,7 @@ def _bad(tensors: Iterable[tuple[str, Tensor]]) -> list[dict[str, Any]]:
     return found
 
 
-def lines(report: dict[str, Any]) -> list[str]:
+def lines(report: Json) -> list[str]:
     """A report of `replay` for people."""
 
     def first(part: str, label: str) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from kerasbert.storage.json_view import Json
+
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What differs between two contents of run.json, as it is told; more steps are no difference."""
@@ -33,7 +35,7 @@ def _other_file(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> st
     return f"the {split} rows are {told[0]} there, {told[1]} asked for{', with other content' * bool(was and now)}"
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Json:
     found = {}
     for name, value in tree.items():
         found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}

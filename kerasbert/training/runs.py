@@ -22,6 +22,7 @@ from kerasbert.errors import InputError
 from kerasbert.lazy import later
 from kerasbert.storage import files, folders, places
 from kerasbert.storage.aside import Aside
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.storage.remote import is_remote
 from kerasbert.training.run_differences import differences
 
@@ -44,7 +45,7 @@ class Run:
     """
 
     place: Path | str
-    description: dict[str, Any]
+    description: Json
     finished: bool
     waiting: list[str] = dataclasses.field(default_factory=list)
     beside: Path | None = None
@@ -190,7 +191,7 @@ class DataPlaces:
     held_out: str | None = None
     token_lengths: Sequence[int] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """What run.json says of them: nothing where there are none."""
         if not self.data:
             return {}
@@ -267,7 +268,7 @@ def _gone_on(directory: Path | str, old: dict[str, Any], new: Mapping[str, Any],
     return Run(directory, old, finished)
 
 
-def _begin_anew(directory: Path | str, description: dict[str, Any]) -> Run:
+def _begin_anew(directory: Path | str, description: Json) -> Run:
     """Begin a run where an older one is: beside it; at an address, which has no rename, in its place."""
     if is_remote(directory):
         folders.remove(str(directory))
@@ -299,7 +300,7 @@ def check_place(out: str | os.PathLike, overwrite: bool = False, inputs: Iterabl
         files.sweep(folder)
 
 
-def run_in(out: str | os.PathLike) -> dict[str, Any] | None:
+def run_in(out: str | os.PathLike) -> Json | None:
     """What run.json in a run's own folder or address holds; None where it holds no run."""
     return _read(os.fspath(out) if is_remote(out) else Path(out))
 
@@ -318,14 +319,14 @@ def data_of(directory: str | os.PathLike) -> dict[str, Path]:
     return found
 
 
-def description_of(directory: str | os.PathLike) -> dict[str, Any] | None:
+def description_of(directory: str | os.PathLike) -> Json | None:
     """What run.json of a run, or of RUN@STEP, holds; None where there is none."""
     if not is_remote(directory) and not os.path.exists(directory):
         directory = os.fspath(directory).rpartition("@")[0] or directory
     return run_in(directory)
 
 
-def rows_of(directory: str | os.PathLike) -> dict[str, Any] | None:
+def rows_of(directory: str | os.PathLike) -> Json | None:
     """What run.json tells of a fine-tuning's rows, for a model that is made of the run's and not trained; None without any."""
     described = description_of(directory)
     if not described or "data" not in described:
@@ -336,7 +337,7 @@ def rows_of(directory: str | os.PathLike) -> dict[str, Any] | None:
     return kept | {"kind": "rewritten", "settings": settings}
 
 
-def _begin(directory: Path | str, description: Mapping[str, Any]) -> None:
+def _begin(directory: Path | str, description: JsonMap) -> None:
     used = (
         folders.names(directory)
         if is_remote(directory)
@@ -351,7 +352,7 @@ def _begin(directory: Path | str, description: Mapping[str, Any]) -> None:
         files.write_json(folder / "run.json", description)
 
 
-def _read(directory: Path | str) -> dict[str, Any] | None:
+def _read(directory: Path | str) -> Json | None:
     path = folders.join(directory, "run.json")
     content = folders.read(path)
     if content is None:

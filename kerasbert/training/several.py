@@ -17,6 +17,7 @@ from kerasbert.layers.encoder import Encoder
 from kerasbert.objectives.base import Objective
 from kerasbert.options import configured
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.load import load
 from kerasbert.tasks.several import TasksObjective, beside, marked
 from kerasbert.tasks.task import Task, find_task
@@ -131,7 +132,7 @@ class SeveralTasks(Job):
     def frozen(self) -> Sequence[str]:
         return self.first.frozen()
 
-    def description(self) -> dict[str, Any]:
+    def description(self) -> Json:
         about: dict[str, Any] = self.first.description()
         shared = {name: about[name] for name in ("model", "init", "length", "patience")}
         shared |= {name: about[name] for name in ("pooler", "graph") if name in about}
@@ -207,13 +208,13 @@ class OneOfSeveral(FineTuning):
         own = {name: told[name] for name in ("task", "data", "lengths") if name in told}
         return {"settings": {**shared, **own}, "held_out": told["held_out"]}
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Json:
         """What run.json of the run holds of the task."""
         about = self.description()
         told = {name: about[name] for name in ("task", "data", "lengths")}
         return told | {"held_out": self.split.held_out}
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> Json:
         """run.json of the task's own directory: which rows it has learnt from, as `runs.rows_of` takes them."""
         settings = {"steps": self.config.updates, "data": self.split.digests, "seed": self.config.seed}
         paths = {name: path for name, path in self.split.sources.items() if isinstance(path, os.PathLike)}

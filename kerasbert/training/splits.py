@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.tasks import tables
 from kerasbert.tasks.tables import Memory, Source
 from kerasbert.tasks.task import (
@@ -137,7 +138,7 @@ def _held_out(
     return held_out(rows, group=task.how.group) if found is None else found
 
 
-def numbers_of(described: Mapping[str, Any], digest: str, count: int) -> np.ndarray | None:
+def numbers_of(described: JsonMap, digest: str, count: int) -> np.ndarray | None:
     """Numbers of the rows that a run held out of the `count` rows of a digest; None if it did not."""
     data = described["settings"].get("data")
     if not isinstance(data, dict) or data.get("train") != digest or "dev" in data:
@@ -163,7 +164,7 @@ def _sources(task: Task, data: Any, run: Any) -> tuple[dict[str, Source], bool]:
     return sources, set(sources) == {"train"} and not (isinstance(data, Mapping) or folder)
 
 
-def _trained_on(task: Task, train: Source, described: Mapping[str, Any]) -> tuple[Rows | None, Any]:
+def _trained_on(task: Task, train: Source, described: JsonMap) -> tuple[Rows | None, Any]:
     """The rows of the file that a run was trained on, and the numbers of those that it held out; None of another file."""
     trained = (described["settings"].get("data") or {}) if described["kind"] != "pretrain" else {}
     digest = tables.digest(train)

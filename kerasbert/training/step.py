@@ -308,7 +308,7 @@ def check_batch(batch: int, accumulate: int, replicas: int) -> None:
         )
 
 
-def opened(batch: Mapping[str, Any], shapes: Mapping[str, tuple[int | None, ...]]) -> dict[str, Any]:
+def opened(batch: Mapping[str, Tensor], shapes: Mapping[str, tuple[int | None, ...]]) -> dict[str, Any]:
     """What a (distributed) batch is, with the sizes left open that are None in `shapes`: name -> type spec."""
 
     def of(spec: tf.TensorSpec, sizes: tuple[int | None, ...]) -> tf.TensorSpec:

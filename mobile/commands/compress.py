@@ -11,6 +11,7 @@ from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
 from kerasbert.options import options as fields
+from kerasbert.storage.json_view import Json
 from .. import quantize
 from ..options import CompressConfig
 from ..quantize.schemes import SCHEMES
@@ -119,7 +120,7 @@ def _compress(options: argparse.Namespace) -> None:
         _show(report)
 
 
-def _alone(options: argparse.Namespace, quantized: dict[str, Any]) -> dict[str, Any]:
+def _alone(options: argparse.Namespace, quantized: dict[str, Any]) -> Json:
     """A model directory compressed without stages before it.
 
     Args:
@@ -142,7 +143,7 @@ def _alone(options: argparse.Namespace, quantized: dict[str, Any]) -> dict[str, 
     return compress(options.run, out=options.out, **settings | quantized)
 
 
-def _show(report: dict[str, Any]) -> None:
+def _show(report: Json) -> None:
     """Print what was made and what it is worth."""
     lengths = f"any length up to {max(report['lengths'])}"
     if not report["any_length"]:
@@ -170,7 +171,7 @@ def _show(report: dict[str, Any]) -> None:
         print(f"stages, ledger and plots: {report['work']}")
 
 
-def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]]]) -> Json:
     found = Fields(options)
     if found.get("texts"):
         raise InputError("--texts does not go with a plan: its file is compared on the dev rows of --data")

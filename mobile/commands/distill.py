@@ -9,6 +9,7 @@ from kerasbert.cli.given import check_read
 from kerasbert.cli.options import add_options, given
 from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 from kerasbert.training import interruption
 from ..distill.recipes import LOSSES, DistillConfig
 
@@ -59,7 +60,7 @@ def add_teacher(part: Any) -> None:
     )
 
 
-def taught(options: Mapping[str, Any]) -> dict[str, Any]:
+def taught(options: Mapping[str, Any]) -> Json:
     """What these options say, as arguments of `distill`; nothing without a teacher.
 
     Raises:
@@ -73,7 +74,7 @@ def taught(options: Mapping[str, Any]) -> dict[str, Any]:
     return found | {"losses": losses(options["loss"])} if "loss" in options else found
 
 
-def losses(texts: Iterable[str]) -> dict[str, Any]:
+def losses(texts: Iterable[str]) -> Json:
     """NAME=WEIGHT of each loss."""
     return {name: parsed(value) for name, value in map(pair, texts)}
 

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from kerasbert.cli.given import Fields, check_read
@@ -10,6 +9,7 @@ from kerasbert.cli.options import add_options, flags, given, numbered
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.training import interruption
 from kerasbert.training.config import LabelledConfig
 from .distill import TAUGHT, add_teacher, taught
@@ -120,7 +120,7 @@ def _kind(options: argparse.Namespace) -> str:
     return kind
 
 
-def _settings(options: argparse.Namespace, kind: str) -> dict[str, Any]:
+def _settings(options: argparse.Namespace, kind: str) -> Json:
     """The arguments of the function of that kind, but model, data, out and share."""
     found, allowed = Fields(options), (*KINDS[kind].split(), "length")
     settings = {name: found[name] for name in allowed if name in found and name not in TAUGHT}
@@ -132,7 +132,7 @@ def _settings(options: argparse.Namespace, kind: str) -> dict[str, Any]:
     return settings
 
 
-def _told(kind: str, report: Mapping[str, Any]) -> str:
+def _told(kind: str, report: JsonMap) -> str:
     """What was taken out, in two lines."""
     if kind == "sparsity":
         return (

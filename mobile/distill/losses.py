@@ -3,15 +3,15 @@
 All give one number per row, place or token, in float32, which the program weights, sums and divides by their number.
 """
 
-from typing import Any
-
 from keras import ops
+
+from kerasbert.inputs import Tensor
 
 TINY = 1e-30  # below every probability that float32 tells from 0; keeps logarithms and their gradients finite
 EPSILON = 1e-6  # of a variance
 
 
-def soft_cross_entropy(student: Any, teacher: Any, temperature: float = 1.0) -> Any:
+def soft_cross_entropy(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
     """T^2 * KL(softmax(teacher / T) || softmax(student / T)): logits [..., C] twice -> nats [...].
 
     The cross-entropy of soft targets (Hinton et al., 2015, section 2) less the teacher's own entropy, which no student can
@@ -21,18 +21,18 @@ def soft_cross_entropy(student: Any, teacher: Any, temperature: float = 1.0) -> 
     return temperature**2 * ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)
 
 
-def squared_error(student: Any, teacher: Any) -> Any:
+def squared_error(student: Tensor, teacher: Tensor) -> Tensor:
     """Mean squared difference over the last axis: [..., C] twice -> [...]."""
     return ops.mean(ops.square(ops.cast(student, "float32") - ops.cast(teacher, "float32")), axis=-1)
 
 
-def cosine_distance(student: Any, teacher: Any) -> Any:
+def cosine_distance(student: Tensor, teacher: Tensor) -> Tensor:
     """1 - cosine of the angle between vectors: [..., H] twice -> [...] (Sanh et al., 2019, section 3)."""
     student, teacher = (_unit(ops.cast(x, "float32")) for x in (student, teacher))
     return 1.0 - ops.sum(student * teacher, axis=-1)
 
 
-def feature_error(student: Any, teacher: Any) -> Any:
+def feature_error(student: Tensor, teacher: Tensor) -> Tensor:
     """Mean squared difference of vectors that were normalised to mean 0 and variance 1: [..., H] twice -> [...].
 
     MobileBERT's feature map transfer without the statistics (Sun et al., 2020, section 3.5, "normalized feature map
@@ -41,18 +41,18 @@ def feature_error(student: Any, teacher: Any) -> Any:
     return squared_error(*(_centred(x) / ops.sqrt(_variance(x) + EPSILON) for x in (student, teacher)))
 
 
-def mean_error(student: Any, teacher: Any) -> Any:
+def mean_error(student: Tensor, teacher: Tensor) -> Tensor:
     """Squared difference of the vectors' means: [..., H] twice -> [...]."""
     student, teacher = (ops.mean(ops.cast(x, "float32"), axis=-1) for x in (student, teacher))
     return ops.square(student - teacher)
 
 
-def variance_error(student: Any, teacher: Any) -> Any:
+def variance_error(student: Tensor, teacher: Tensor) -> Tensor:
     """Absolute difference of the vectors' variances: [..., H] twice -> [...]."""
     return ops.abs(_variance(student) - _variance(teacher))[..., 0]
 
 
-def score_error(student: Any, teacher: Any, visible: Any = None) -> Any:
+def score_error(student: Tensor, teacher: Tensor, visible: Tensor = None) -> Tensor:
     """Mean squared difference of the attention scores over heads and visible keys.
 
     TinyBERT compares the scores before the softmax (Jiao et al., 2020, section 3.1, equation 7). Our encoders give the
@@ -77,7 +77,7 @@ def score_error(student: Any, teacher: Any, visible: Any = None) -> Any:
     return ops.mean(error, axis=1)
 
 
-def attention_divergence(student: Any, teacher: Any) -> Any:
+def attention_divergence(student: Tensor, teacher: Tensor) -> Tensor:
     """KL(teacher || student) of the attention of a token, mean over the heads: [B, N, Q, K] twice -> nats [B, Q].
 
     MobileBERT's attention transfer (Sun et al., 2020, section 3.5).
@@ -86,22 +86,22 @@ def attention_divergence(student: Any, teacher: Any) -> Any:
     return ops.mean(ops.sum(teacher * (_log(teacher) - _log(student)), axis=-1), axis=1)
 
 
-def _log(probabilities: Any) -> Any:
+def _log(probabilities: Tensor) -> Tensor:
     return ops.log(ops.maximum(ops.cast(probabilities, "float32"), TINY))
 
 
-def _log_softmax(logits: Any) -> Any:
+def _log_softmax(logits: Tensor) -> Tensor:
     return ops.log_softmax(logits, axis=-1)
 
 
-def _unit(x: Any) -> Any:
+def _unit(x: Tensor) -> Tensor:
     return x / ops.sqrt(ops.maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), EPSILON**2))
 
 
-def _centred(x: Any) -> Any:
+def _centred(x: Tensor) -> Tensor:
     x = ops.cast(x, "float32")
     return x - ops.mean(x, axis=-1, keepdims=True)
 
 
-def _variance(x: Any) -> Any:
+def _variance(x: Tensor) -> Tensor:
     return ops.mean(ops.square(_centred(x)), axis=-1, keepdims=True)

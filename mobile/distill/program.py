@@ -1,12 +1,11 @@
 """Distillation as a training program: the student's model and the pair `weights`, `losses` that the step core takes."""
 
-from collections.abc import Mapping
-from typing import Any
 
 import keras
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor, Values
 from kerasbert.layers.backend import argmax
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.objectives.base import Objective, correct, cross_entropy
@@ -72,11 +71,11 @@ class Imitation(Objective):
         self.model = HeadedModel(student.encoder, student.heads | self.widen, shapes, name="distillation")
         self.model.build()
 
-    def answers(self, model: Any, outputs: Mapping[str, Any], batch: Mapping[str, Any], training: bool) -> Any:
+    def answers(self, model: keras.Model, outputs: Values, batch: Values, training: bool) -> Tensor:
         """Logits [..., C] or numbers [..., 1] of a model."""
         raise NotImplementedError
 
-    def targets(self, batch: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
+    def targets(self, batch: Values) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Right answers and whether they count, float32 [...]; whether an answer is compared [...], and a token [B, S]."""
         raise NotImplementedError
 
@@ -114,16 +113,16 @@ class Imitation(Objective):
                 sums[f"{name}/agreement"] = total(correct(student, argmax(teacher)))
         return sums
 
-    def error(self, answers: Any, batch: Mapping[str, Any]) -> Any:
+    def error(self, answers: Tensor, batch: Values) -> Tensor:
         """The sum of the loss "labels"."""
         labels, labelled, _, _ = self.targets(batch)
         return ops.sum(cross_entropy(answers, labels) * labelled)
 
-    def compared(self, answers: Any, batch: Mapping[str, Any]) -> Any:
+    def compared(self, answers: Tensor, batch: Values) -> Tensor:
         """What is compared of answers, [..., C]."""
         return answers
 
-    def read(self, model: Any, batch: Mapping[str, Any], training: bool) -> dict[str, Any]:
+    def read(self, model: keras.Model, batch: Values, training: bool) -> dict[str, Tensor]:
         """What is compared: answers, hidden (tuple of L+1 [B, S, H]), attention (tuple of L [B, N, S, S])."""
         attention = any(name in HEADED for name in self.scales)
         outputs = model.encoder(
@@ -139,7 +138,7 @@ class Imitation(Objective):
         """Whether the last layer is computed for all tokens."""
         return self.recipe.inner
 
-    def inner(self, mine: Mapping[str, Any], theirs: Mapping[str, Any], batch: Any, tokens: Any) -> dict[str, Any]:
+    def inner(self, mine: Values, theirs: Values, batch: Values, tokens: Tensor) -> dict[str, Tensor]:
         """Sums of the losses that compare encoders."""
         found, mapped = {}, [(0, 0), *enumerate(self.layers, 1)]
         widened = {}

@@ -1,6 +1,6 @@
 """A file that writes beside its Keras model: the next tokens of both along the model's own greedy answers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from kerasbert.answers.base import softmax
 from kerasbert.answers.decoding import Decoding
 from kerasbert.answers.generation import PLACE, WRITTEN
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from ..judging import verdict
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 BATCH = 8
 
 
-def compare(model: Any, runner: "Runner", texts: Sequence[Any], ties: bool = False) -> dict[str, Any]:
+def compare(model: Any, runner: "Runner", texts: Sequence[Any], ties: bool = False) -> Json:
     """How far a file's steps are the model's.
 
     Args:
@@ -105,7 +106,7 @@ def _ended(ids: list[int], end: int) -> list[int]:
     return ids[: ids.index(end) + 1] if end in ids else ids
 
 
-def check(report: Mapping[str, Any], min_agreement: float | None) -> None:
+def check(report: JsonMap, min_agreement: float | None) -> None:
     """Refuse a file that computes other numbers, or whose next tokens are too often others.
 
     Args:

@@ -10,6 +10,7 @@ from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names as weight_names
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from ..golden import written
@@ -26,7 +27,7 @@ SHORTEST = 3  # tokens of a source
 UNUSED = ("calibration", "calibration_size", "embedding_codes", "max_drop")  # options
 
 
-def compress(model: Any, name: str, quantize: str, out: Path, config: CompressConfig) -> dict[str, Any]:
+def compress(model: Any, name: str, quantize: str, out: Path, config: CompressConfig) -> Json:
     """What `pipeline.compression.compress` does for a model that writes.
 
     Args:
@@ -48,7 +49,7 @@ def compress(model: Any, name: str, quantize: str, out: Path, config: CompressCo
     blob = _file(model, name, quantize, found, config)
     compared, took = _compared(model, blob, cases, ties=SCHEMES[quantize].tolerance is None)
     longest = predict.longest(model) - (0 if kind.reader == "encode" else kind.target_length)
-    report: dict[str, Any] = {"out": str(out), "kind": kind.name, "bytes": len(blob), "quantize": quantize}
+    report: Json = {"out": str(out), "kind": kind.name, "bytes": len(blob), "quantize": quantize}
     report |= {"target": "kerasbert", "any_length": False}
     report |= {"lengths": list(sources), "lengths_from": "", "places": list(places), "model_length": longest}
     report |= {"texts": len(cases), "texts_from": source, **compared, "judged_seconds": took}
@@ -95,7 +96,7 @@ def _file(model: Any, name: str, quantize: str, found: Sequence[programs.Program
     return blob + dataclasses.replace(bundle, digest=hashlib.sha256(blob).hexdigest()).to_zip()
 
 
-def _compared(model: Any, blob: bytes, cases: Sequence[Any], ties: bool) -> tuple[dict[str, Any], float]:
+def _compared(model: Any, blob: bytes, cases: Sequence[Any], ties: bool) -> tuple[Json, float]:
     """What the file says beside its model (`agreement.compare`), and the seconds that it took to say it."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "model.tflite"

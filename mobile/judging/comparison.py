@@ -2,7 +2,7 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from kerasbert.answers import Kind
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import find, kind_of
 from kerasbert.tasks.batches import Encoded
@@ -106,7 +107,7 @@ def check_converted(quantize: str, received: Outputs, said: Outputs, kind: str, 
         )
 
 
-def losses(report: Mapping[str, Any]) -> list[str]:
+def losses(report: JsonMap) -> list[str]:
     """What a file's reader loses of the texts that it was compared on, in words."""
     found = []
     if count := report.get("cut"):
@@ -125,7 +126,7 @@ def losses(report: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def remarks(report: Mapping[str, Any]) -> list[str]:
+def remarks(report: JsonMap) -> list[str]:
     """The same, and what the texts cannot show."""
     found, longest = losses(report), max(report["lengths"])
     if not report.get("cut") and longest < report.get("model_length", 0):

@@ -7,7 +7,7 @@ A file is refused where one of these says so:
   gives one label to every text, and a bad file on few rows, where no fall of a metric can be told from chance.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from kerasbert import answers
 from kerasbert.answers import Kind, nearness
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.task import Task
@@ -39,7 +40,7 @@ def compare(
     read: tuple[Encoded | None, Encoded | None] = (None, None),
     said: Outputs | None = None,
     ties: bool = False,
-) -> dict[str, Any]:
+) -> Json:
     """What a file says beside what the Keras model says, of the same rows.
 
     Args:
@@ -90,7 +91,7 @@ def _whole(kind: Kind, expected: Outputs, received: Outputs) -> Outputs:
 Side = tuple[Any, Encoded | None]  # outputs as metrics take them, and the rows that they are of
 
 
-def change(task: Task, targets: Any, model: Side, file: Side) -> dict[str, Any]:
+def change(task: Task, targets: Any, model: Side, file: Side) -> Json:
     """By how much the task's metric differs between two sets of answers to the same texts, with its 95% interval."""
 
     def measured(side: Side, texts: np.ndarray) -> float:
@@ -140,7 +141,7 @@ def _some(values: Any, numbers: list[int]) -> Any:
     return values[numbers] if isinstance(values, np.ndarray) else [values[i] for i in numbers]
 
 
-def falls(report: Mapping[str, Any], task: Task) -> bool:
+def falls(report: JsonMap, task: Task) -> bool:
     """Whether the task's metric falls by more than none, and more than chance."""
     found = report["change"]
     better = task.how.better(found["metric"], 1.0, 0.0)
@@ -151,7 +152,7 @@ def falls(report: Mapping[str, Any], task: Task) -> bool:
     return highest < 0 and fall > least
 
 
-def check(report: Mapping[str, Any], task: Task | None, min_agreement: float | None, max_drop: float | None) -> None:
+def check(report: JsonMap, task: Task | None, min_agreement: float | None, max_drop: float | None) -> None:
     """Refuse a file that is not worth its model.
 
     Args:
@@ -175,7 +176,7 @@ def check(report: Mapping[str, Any], task: Task | None, min_agreement: float | N
         )
 
 
-def _unfaithful(report: Mapping[str, Any], min_agreement: float | None) -> Iterator[str]:
+def _unfaithful(report: JsonMap, min_agreement: float | None) -> Iterator[str]:
     """What of a file is too far from its model, in words."""
     scheme = SCHEMES[report["quantize"]]
     least = scheme.agreement if min_agreement is None else min_agreement
@@ -193,7 +194,7 @@ def _unfaithful(report: Mapping[str, Any], min_agreement: float | None) -> Itera
         yield f"all scores are off by {report['offset']:.2f} of their standard deviation, expected at most {OFFSET}"
 
 
-def _ways_out(report: Mapping[str, Any]) -> str:
+def _ways_out(report: JsonMap) -> str:
     if reasons := losses(report):
         return f"{'; '.join(reasons)}; or lower --min-agreement"
     if "change" in report:
@@ -202,7 +203,7 @@ def _ways_out(report: Mapping[str, Any]) -> str:
     return f"{real}, use --quantize fp16, or lower --min-agreement"
 
 
-def told(report: Mapping[str, Any]) -> list[str]:
+def told(report: JsonMap) -> list[str]:
     """What a file was judged on, and what it is worth, a line each."""
     source, rounded = report["texts_from"], SCHEMES[report["quantize"]].tolerance is None
     line = "judged on " + (source if source[:1].isdigit() else f"{report['texts']} texts ({source})")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
     pass
@@ -22,7 +23,7 @@ def benchmark(
     threads: int = 1,
     cache: str | os.PathLike | bool | None = None,
     plugin: Sequence[str | os.PathLike] = (),
-) -> dict[str, Any]:
+) -> Json:
     """Times, memory and size; of this process, so that a fresh one gives what a launch gives.
 
     Args:
@@ -82,9 +83,7 @@ def _times(run: Callable[[Any], Any], texts: Sequence[Any], rounds: int) -> list
     return times
 
 
-def _of_a_file(
-    runner: Any, path: Path, texts: Sequence[Any], rounds: int, threads: int, plugin: Sequence[Any]
-) -> dict[str, Any]:
+def _of_a_file(runner: Any, path: Path, texts: Sequence[Any], rounds: int, threads: int, plugin: Sequence[Any]) -> Json:
     from .. import golden, launch_times
 
     return {

@@ -13,6 +13,7 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.layers.recurrent import Recurrent
 from kerasbert.options import configured
 from kerasbert.storage import places
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.prompts import tell_prompt
@@ -36,7 +37,7 @@ def compress(
     out: str | os.PathLike = "model.tflite",
     *,
     config: CompressConfig,
-) -> dict[str, Any]:
+) -> Json:
     """Write a .tflite with everything in it that turns text into answers.
 
     It is compared with the model at the model's own length, as the reader of `target` will feed it: texts that lose their
@@ -218,9 +219,9 @@ def _references(file: Design, cases: Cases) -> References:
     return References(lost, expected, said, encode, time.perf_counter() - started)
 
 
-def _first_lines(out: Path, file: Design, cases: Cases) -> dict[str, Any]:
+def _first_lines(out: Path, file: Design, cases: Cases) -> Json:
     """The report's first lines: what the file is, and what it is compared on."""
-    report: dict[str, Any] = {"out": str(out), "bytes": 0, "quantize": file.quantize, "target": file.bundle.target}
+    report: Json = {"out": str(out), "bytes": 0, "quantize": file.quantize, "target": file.bundle.target}
     report |= {"kind": kind_of(file.model).name, "lengths": list(cases.sizes), "any_length": file.bundle.any_length}
     report |= {"model_length": predict.longest(file.model), "lengths_from": cases.told}
     report["task"] = getattr(getattr(file.model, "task", None), "name", None)
@@ -240,7 +241,7 @@ def _allowed(
     return config.max_drop, judge
 
 
-def _compared(blob: bytes, file: Design, cases: Cases, references: References) -> dict[str, Any]:
+def _compared(blob: bytes, file: Design, cases: Cases, references: References) -> Json:
     """What the finished file says beside its model.
 
     Raises:

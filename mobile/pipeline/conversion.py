@@ -10,6 +10,7 @@ import numpy as np
 from kerasbert import inputs
 from kerasbert.export.bundle import Bundle
 from kerasbert.layers.naming import names as weight_names
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from .. import mediapipe, targets
@@ -92,7 +93,7 @@ def made(
     frequencies: np.ndarray | None,
     embedding_codes: int | None,
     allowed: tuple[float, budget.Judge] | None,
-) -> tuple[bytes, dict[str, Any]]:
+) -> tuple[bytes, Json]:
     """The whole .tflite, and what the report says of how it was made.
 
     Args:

@@ -20,6 +20,7 @@ from kerasbert import checkpoints, registry, report
 from kerasbert.errors import InputError
 from kerasbert.quickstart import measure as processes
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, encode_texts
 from kerasbert.tasks.load import load, task_of
@@ -34,7 +35,7 @@ TIMED = 200  # texts
 TIMES = ("p50_ms", "p90_ms", "peak_memory_mb")
 
 
-def measure(artefact: str | os.PathLike, task: Task, rows: Rows, name: str | None = None) -> dict[str, Any]:
+def measure(artefact: str | os.PathLike, task: Task, rows: Rows, name: str | None = None) -> Json:
     """One row of the ledger.
 
     Args:
@@ -175,7 +176,7 @@ def _counted(tensors: Iterable[np.ndarray]) -> tuple[int, int]:
     return sum(size for size, _ in found), sum(kept for _, kept in found)
 
 
-def _times(path: Path, texts: Sequence[Any]) -> dict[str, Any]:
+def _times(path: Path, texts: Sequence[Any]) -> Json:
     """What `kerasbert-mobile benchmark` says in a process of its own; a .tflite's cannot import TensorFlow."""
 
     def line(text: Any) -> str:

@@ -27,6 +27,7 @@ from kerasbert import checkpoints
 from kerasbert.errors import InputError, unknown
 from kerasbert.options import options
 from kerasbert.storage import files, places
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import tables
 from kerasbert.tasks.load import task_of
 from kerasbert.tasks.task import answerable, read_rows, split_files
@@ -108,7 +109,7 @@ class Plan:
             )
         return found
 
-    def description(self) -> dict[str, Any]:
+    def description(self) -> Json:
         """All that the result depends on: arguments, and the hashes of the files that they name."""
         named = _paths([given for _, given in self.stages])
         return {
@@ -119,7 +120,7 @@ class Plan:
             "files": {path: _digest(Path(path)) for path in named},
         }
 
-    def recipe(self) -> dict[str, Any]:
+    def recipe(self) -> Json:
         """The same for the file that is made: no path, the names of files alone."""
         named = set(_paths([given for _, given in self.stages]))
         stages = [{name: _bare(given, named)} for name, given in self.stages]
@@ -181,7 +182,7 @@ def run_plan(
     work: str | os.PathLike | None = None,
     overwrite: bool = False,
     quiet: bool = False,
-) -> dict[str, Any]:
+) -> Json:
     """Make every stage of a plan that is not made yet, then measure each artefact.
 
     Args:
@@ -240,7 +241,7 @@ def _directories(
     return artefacts
 
 
-def _quantizing(plan: Plan, known: Split, data: Mapping[str, tables.Source], learned: bool) -> dict[str, Any]:
+def _quantizing(plan: Plan, known: Split, data: Mapping[str, tables.Source], learned: bool) -> Json:
     """What `compress` is given for the last stage: what the plan says, and rows of its data.
 
     Args:
@@ -256,7 +257,7 @@ def _quantizing(plan: Plan, known: Split, data: Mapping[str, tables.Source], lea
     return {**settings, **given}
 
 
-def _open(work: Path, out: Path, description: dict[str, Any], overwrite: bool) -> dict[str, Any]:
+def _open(work: Path, out: Path, description: Json, overwrite: bool) -> Json:
     """The state of a plan in its folder: begun now, or where it was left."""
     description = json.loads(json.dumps(description))
     new = {"plan": description, "made": 0, "report": None, "sha256": None, "rows": []}

@@ -17,6 +17,7 @@ from kerasbert.inputs import listed
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import names
 from kerasbert.options import passing
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.task import Task
 from kerasbert.training import model_files
 from kerasbert.training.config import FinetuneConfig
@@ -78,7 +79,7 @@ class Magnitude:
         self.patterns = tuple(listed(patterns))
         self.plan: Any = None
 
-    def describe(self, encoder: Encoder, steps: int) -> dict[str, Any]:
+    def describe(self, encoder: Encoder, steps: int) -> Json:
         """What run.json holds.
 
         Raises:
@@ -175,7 +176,7 @@ class Magnitude:
         """Nothing: the zeros are in the weights."""
 
 
-def sparsity_of(directory: str | os.PathLike, patterns: Sequence[str] = KERNELS + FURTHER) -> dict[str, Any]:
+def sparsity_of(directory: str | os.PathLike, patterns: Sequence[str] = KERNELS + FURTHER) -> Json:
     """Zeros of a model directory's kernels.
 
     Returns:

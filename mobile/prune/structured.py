@@ -16,6 +16,7 @@ from kerasbert.layers import mix
 from kerasbert.layers.naming import names
 from kerasbert.options import check_ranges, configured, option
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.load import task_of
 from kerasbert.tasks.model import TaskModel
@@ -61,7 +62,7 @@ class WidthConfig(CutConfig):
 
 
 @configured(HeadsConfig)
-def heads(run: str | os.PathLike, data: Any = None, *, config: HeadsConfig) -> dict[str, Any]:
+def heads(run: str | os.PathLike, data: Any = None, *, config: HeadsConfig) -> Json:
     """Take attention heads out of a model: those without which its loss changes least, or those that are named.
 
     Args:
@@ -93,7 +94,7 @@ def heads(run: str | os.PathLike, data: Any = None, *, config: HeadsConfig) -> d
 
 
 @configured(WidthConfig)
-def width(run: str | os.PathLike, data: Any, *, config: WidthConfig) -> dict[str, Any]:
+def width(run: str | os.PathLike, data: Any, *, config: WidthConfig) -> Json:
     """Take neurons out of the feed-forward networks, equally many out of each, by the same importance; as `heads`.
 
     Args:
@@ -110,9 +111,7 @@ def width(run: str | os.PathLike, data: Any, *, config: WidthConfig) -> dict[str
     return report | {"removed": {name.removesuffix("/outer/kernel"): gone for name, gone in removed.items()}}
 
 
-def layers(
-    run: str | os.PathLike, *, out: str | os.PathLike, keep: Sequence[int], overwrite: bool = False
-) -> dict[str, Any]:
+def layers(run: str | os.PathLike, *, out: str | os.PathLike, keep: Sequence[int], overwrite: bool = False) -> Json:
     """Drop layers (Fan et al., 2020, section 3.2; Sanh et al., 2019, start their student from every second layer).
 
     Args:
@@ -126,7 +125,7 @@ def layers(
     return _write(run, out, overwrite, list(keep), Cut.with_layers)
 
 
-def _write(run: Any, out: Any, overwrite: bool, chosen: Any, take: Callable) -> dict[str, Any]:
+def _write(run: Any, out: Any, overwrite: bool, chosen: Any, take: Callable) -> Json:
     files.check_free(out, overwrite, [run])
     info, tensors = rewrite.read_blocks(run)
     cut = Cut(info.spec, tensors)
@@ -136,7 +135,7 @@ def _write(run: Any, out: Any, overwrite: bool, chosen: Any, take: Callable) -> 
     return _report(out, cut, done) | {"kept" if isinstance(chosen, list) else "removed": chosen}
 
 
-def _report(out: Any, before: Cut, after: Cut) -> dict[str, Any]:
+def _report(out: Any, before: Cut, after: Cut) -> Json:
     spec = after.spec
     return {
         "out": str(out),

@@ -3,15 +3,14 @@
 Imports nothing heavy.
 """
 
-from typing import Any
-
 from kerasbert import lazy
+from kerasbert.storage.json_view import Json
 
 _HOMES = {"Aware": "aware_training", "aware": "aware_training", "simulated": "aware_training"}
 __getattr__, __dir__, __all__ = lazy.public(__name__, _HOMES)
 
 
-def show(report: dict[str, Any]) -> None:
+def show(report: Json) -> None:
     """Print what `compress` reports about what stayed float, and the table of a budget."""
     if "float_operators" in report:
         counts = ", ".join(f"{name} {count}" for name, count in report["float_operators"].items())

@@ -21,6 +21,7 @@ from kerasbert.layers.naming import names
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.options import passing
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import FinetuneConfig
@@ -58,7 +59,7 @@ class Aware:
             raise InputError(f"delay must be a whole number of at least {least}. Received: {delay!r}")
         self.per, self.delay = per, delay
 
-    def describe(self, encoder: Encoder, steps: int) -> dict[str, Any]:
+    def describe(self, encoder: Encoder, steps: int) -> Json:
         """Settings as run.json holds them.
 
         Raises:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 from ..tflite import repack, weights
 from . import forms, ranges, static
 from .schemes import SCHEMES
@@ -72,7 +73,7 @@ class Judge:
         measured = self.task.measured(kind.from_exported(outputs), self.targets, encoded)
         return 100 * sign * measured[self.task.metric]
 
-    def row(self, made: bytes, kept: Iterable[str]) -> dict[str, Any]:
+    def row(self, made: bytes, kept: Iterable[str]) -> Json:
         """A candidate's row of the table: float, drop (points), bytes, mean_difference."""
         blob = self.finish(repack.slim(made))
         outputs = self.run(blob, self.texts, self.tokenizer)

@@ -8,6 +8,7 @@ import numpy as np
 from kerasbert import answers, inputs
 from kerasbert.errors import InputError
 from kerasbert.export.bundle import Bundle
+from kerasbert.storage.json_view import Json
 from kerasbert.text import Tokenizer
 from ..tflite import product, repack, weights
 from ..tflite.repack import ModelT
@@ -97,7 +98,7 @@ def plan(quantize: str, found: Iterable[weights.Weight], kept: Iterable[str] = (
     return [weight for weight in found if weight.kind in SCHEMES[quantize].kinds and weight.name not in kept]
 
 
-def record(made: bytes, quantize: str, names: Iterable[str]) -> dict[str, Any]:
+def record(made: bytes, quantize: str, names: Iterable[str]) -> Json:
     """What of a calibrated file is not int8."""
     if not SCHEMES[quantize].calibrated:
         return {}

@@ -10,13 +10,14 @@ import numpy as np
 
 from kerasbert.export.messages import TYPES
 from kerasbert.export.status import invalid
+from kerasbert.storage.json_view import Json
 
 DEEPEST = 8  # lists in a list
 KEYS = {"signature_name", "instances", "inputs"}
 FLOATS, WHOLE = ("float32", "float64"), "int or uint"
 
 
-def parsed(body: bytes, keys: Set[str]) -> dict[str, Any]:
+def parsed(body: bytes, keys: Set[str]) -> Json:
     """The object of a request.
 
     Raises:
@@ -44,7 +45,7 @@ def parsed(body: bytes, keys: Set[str]) -> dict[str, Any]:
     return found
 
 
-def request(body: bytes) -> dict[str, Any]:
+def request(body: bytes) -> Json:
     """The object of a request to predict.
 
     Raises:

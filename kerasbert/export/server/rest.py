@@ -12,6 +12,7 @@ from kerasbert.export.server.metrics import Metrics
 from kerasbert.export.server.models import Models, Version
 from kerasbert.export.server.said import fault
 from kerasbert.export.status import CallError, invalid
+from kerasbert.storage.json_view import Json
 
 JSON, TEXT = "application/json", "text/plain; version=0.0.4; charset=utf-8"
 CHOSEN = r"(?:/versions/(\d{1,18})|/labels/([^/:]+))?"
@@ -87,7 +88,7 @@ class Rest:
         results = await examples.answer(chosen, api, examples.signature_of(chosen, api, name), rows)
         return json_arrays.dumped({"results": results})
 
-    def _status(self, name: str, version: int | None) -> dict[str, Any]:
+    def _status(self, name: str, version: int | None) -> Json:
         found = self.models.named(name, "Could not find any versions of model {}").status(version)
         return {
             "model_version_status": [
@@ -100,7 +101,7 @@ class Rest:
             ]
         }
 
-    def _metadata(self, name: str, version: int | None) -> dict[str, Any]:
+    def _metadata(self, name: str, version: int | None) -> Json:
         chosen = self.models.named(name).find(version)
         return {
             "model_spec": {"name": name, "signature_name": "", "version": str(chosen.number)},
