@@ -18,8 +18,8 @@ class Steps:
         self.model, self.start_id = model, start_id
         self.step = tf.function(model.step, reduce_retracing=True, autograph=False)
 
-    def start(self, inputs: dict, decoding) -> tuple[int, int, list[int]]:
-        """Read one text [1, S]; the token that it goes on from, its place, and what stands there."""
+    def start(self, inputs: dict, decoding) -> list[int]:
+        """Read one text [1, S]; the tokens that it goes on from."""
         prompt = [self.start_id]
         if f"{self.model.prompt}token_ids" in inputs:
             mask = inputs[f"{self.model.prompt}padding_mask"]
@@ -28,7 +28,7 @@ class Steps:
         if decoding.coverage_penalty:
             state[COVERAGE] = 1.0 - state[f"{FIXED}mask"]
         self.states = {name: np.asarray(value) for name, value in state.items()}
-        return prompt[-1], len(prompt) - 1, prompt
+        return prompt
 
     def __call__(self, token_ids, column, origin):
         rows = {n: np.repeat(v, len(origin), 0) if n.startswith(FIXED) else v for n, v in self.states.items()}

@@ -35,66 +35,42 @@ class Step(Protocol):
 
 
 def search(
-    step: Step,
-    first: int,
-    column: int,
-    decoding: Decoding,
-    *,
-    end_id: int,
-    row: int = 0,
-    prompt: Sequence[int] = (),
+    step: Step, prompt: Sequence[int], decoding: Decoding, *, end_id: int, row: int = 0
 ) -> tuple[list[int], float]:
-    """What a model writes after a token: the best of `searched`."""
-    return searched(step, first, column, decoding, end_id=end_id, row=row, prompt=prompt)[0]
+    """What a model writes after a prompt: the best of `searched`."""
+    return searched(step, prompt, decoding, end_id=end_id, row=row)[0]
 
 
 def searched(
-    step: Step,
-    first: int,
-    column: int,
-    decoding: Decoding,
-    *,
-    end_id: int,
-    row: int = 0,
-    prompt: Sequence[int] = (),
+    step: Step, prompt: Sequence[int], decoding: Decoding, *, end_id: int, row: int = 0
 ) -> list[tuple[list[int], float]]:
-    """The texts that a model writes after a token, `num_return_sequences` of them.
+    """The texts that a model writes after a prompt, `num_return_sequences` of them.
 
     Args:
         step: as `Step`.
-        first: int, the token that it goes on from: the last one of the prompt, or the start token.
-        column: int, the place of that token.
+        prompt: the tokens that stand there, or the start token alone. It goes on from the last one, which is a step's.
         decoding: Decoding.
         end_id: int.
         row: int, the text's number, which drawn tokens depend on.
-        prompt: the tokens that stand there, `first` among them; by default it alone.
 
     Returns:
         of each the new tokens, with the end where it was reached; their score, as `layers.beam_search.generate` has it.
     """
-    seen, count = list(prompt) or [first], decoding.num_return_sequences
     if decoding.beams > 1:
-        return _beams(step, first, column, decoding, end_id, row, seen)[:count]
-    *_, found = growing(step, first, column, decoding, end_id=end_id, row=row, prompt=seen)
+        return _beams(step, list(prompt), decoding, end_id)[: decoding.num_return_sequences]
+    *_, found = growing(step, prompt, decoding, end_id=end_id, row=row)
     return found
 
 
 def growing(
-    step: Step,
-    first: int,
-    column: int,
-    decoding: Decoding,
-    *,
-    end_id: int,
-    row: int = 0,
-    prompt: Sequence[int] = (),
+    step: Step, prompt: Sequence[int], decoding: Decoding, *, end_id: int, row: int = 0
 ) -> Iterator[list[tuple[list[int], float]]]:
     """What `searched` gives of texts that do not compete (one, or several that are drawn), after each token."""
-    seen, count = list(prompt) or [first], decoding.num_return_sequences
+    seen, column, count = list(prompt), len(prompt) - 1, decoding.num_return_sequences
     texts: list[list[int]] = [[] for _ in range(count)]
     going, origin, scores = list(range(count)), np.zeros(count, "int32"), np.zeros(count, "float32")
     for t in range(decoding.max_new_tokens):
-        last = np.array([texts[i][-1] if t else first for i in going], "int32")
+        last = np.array([texts[i][-1] if t else seen[-1] for i in going], "int32")
         logits = step(last, column + t, origin)[0]
         adjusted, gained = (
             _adjusted(logits, [seen + texts[i] for i in going], t, decoding, end_id),
@@ -111,12 +87,12 @@ def growing(
             return
 
 
-def _beams(step, first, column, decoding, end_id, row, seen) -> list[tuple[list[int], float]]:
+def _beams(step: Step, seen: list[int], decoding: Decoding, end_id: int) -> list[tuple[list[int], float]]:
     """See `layers.beam_search`; a beam is a list of tokens here, and only those that there are."""
-    count, length = decoding.beams, decoding.max_new_tokens
+    column, count, length = len(seen) - 1, decoding.beams, decoding.max_new_tokens
     running, origin, scores, ended = [[]], np.zeros(1, "int32"), np.zeros(1, "float32"), []
     for t in range(length):
-        last = np.array([ids[-1] if ids else first for ids in running], "int32")
+        last = np.array([ids[-1] if ids else seen[-1] for ids in running], "int32")
         logits, coverage = step(last, column + t, origin)
         x = _adjusted(_log_softmax(logits), [seen + ids for ids in running], t, decoding, end_id)
         total = (x + scores[:, None]).reshape(-1)

@@ -1,6 +1,5 @@
 """Distillation as a training program: the student's model and the pair `weights`, `losses` that the step core takes."""
 
-
 import keras
 from keras import ops
 

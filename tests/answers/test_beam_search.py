@@ -25,17 +25,17 @@ def decoding(**options):
 
 
 def test_the_best_token_after_the_best_one():
-    ids, score = search(step, 1, 0, decoding(), end_id=END)
+    ids, score = search(step, [1], decoding(), end_id=END)
     assert ids == [2, 3, END]
     assert score == pytest.approx(np.log(0.5 * 0.7 * 0.9), abs=1e-6)
 
 
 def test_beams_find_the_likeliest_text():
     """1 -> 3 -> end has .27, 1 -> 2 -> 3 -> end .315; by length penalty 0 scores are sums."""
-    found = searched(step, 1, 0, decoding(beams=3, length_penalty=0.0, num_return_sequences=2), end_id=END)
+    found = searched(step, [1], decoding(beams=3, length_penalty=0.0, num_return_sequences=2), end_id=END)
     assert [ids for ids, _ in found] == [[2, 3, END], [3, END]]
     assert [np.exp(score) for _, score in found] == pytest.approx([0.5 * 0.7 * 0.9, 0.3 * 0.9], abs=1e-5)
-    short = searched(step, 1, 0, decoding(beams=3, length_penalty=-1.0), end_id=END)[0]
+    short = searched(step, [1], decoding(beams=3, length_penalty=-1.0), end_id=END)[0]
     assert short[0] == [END]  # a negative penalty multiplies by the length: -2.30, -1.31 x 2, -1.16 x 3
 
 
@@ -65,10 +65,10 @@ def test_the_bits_that_are_drawn(words):
 
 def test_drawn_texts_depend_on_seed_row_and_number_alone():
     draws = decoding(temperature=1.0, num_return_sequences=3)
-    found = searched(step, 1, 0, draws, end_id=END, row=4)
-    assert found == searched(step, 1, 0, draws, end_id=END, row=4)
+    found = searched(step, [1], draws, end_id=END, row=4)
+    assert found == searched(step, [1], draws, end_id=END, row=4)
     assert len(found) == 3
-    others = [searched(step, 1, 0, draws, end_id=END, row=row) for row in range(12)]
+    others = [searched(step, [1], draws, end_id=END, row=row) for row in range(12)]
     firsts = [ids[0] for texts in others for ids, _ in texts]
     assert {2, 3} <= set(firsts) <= {0, 1, 2, 3}
     assert firsts.count(2) > firsts.count(1)

@@ -159,8 +159,8 @@ def one_by_one(steps, inputs, decoding, end, ids, score, rows=6):
     """The numpy form, a text at a time and without padding, gives what the graph gives for all of them."""
     for row in range(rows):
         length = inputs["padding_mask"][row].sum()
-        first, column, prompt = steps.start({name: x[row : row + 1, :length] for name, x in inputs.items()}, decoding)
-        text, total = search(steps, first, column, decoding, end_id=end, row=row, prompt=prompt)
+        prompt = steps.start({name: x[row : row + 1, :length] for name, x in inputs.items()}, decoding)
+        text, total = search(steps, prompt, decoding, end_id=end, row=row)
         assert text == ids[row, : len(text)].tolist()
         assert (ids[row, len(text) :] == 0).all()
         assert abs(total - score[row]) < 1e-4

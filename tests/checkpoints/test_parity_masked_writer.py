@@ -93,7 +93,7 @@ def test_texts_by_five_decodings_are_theirs(types, count, tmp_path):
         for row, (written, score) in enumerate(zip(np.asarray(found["token_ids"]).tolist(), found["score"])):
             prompt = ids[row, : real[row].sum()].tolist()
             step = Theirs(their, prompt, (4, 5) if types == 6 else (0, 1))
-            wanted, other = search(step, prompt[-1], len(prompt) - 1, decoding, end_id=END, row=row, prompt=prompt)
+            wanted, other = search(step, prompt, decoding, end_id=END, row=row)
             assert written == wanted + [0] * (MOST - len(wanted)), (options, row)
             assert float(score) == pytest.approx(other, abs=1e-4)
             texts.add(tuple(wanted))

@@ -75,7 +75,7 @@ class Toy:
             logits, state = self.step(token_ids, column, {name: x[origin] for name, x in state.items()})
             return logits, state.get("coverage")
 
-        texts = searched(step, 0, 0, decoding, end_id=END, row=row)
+        texts = searched(step, [0], decoding, end_id=END, row=row)
         assert len(texts) == decoding.num_return_sequences
         return texts[0] if len(texts) == 1 else texts
 

@@ -67,7 +67,7 @@ class Writer:
         """
         kind, end = kind or self.kind, self.tokenizer.sep_id
         with _Text(self, row, arrays, length) as text:
-            found = searched(text, *text.begin, kind.decoding, end_id=end, row=number, prompt=text.prompt)
+            found = searched(text, text.prompt, kind.decoding, end_id=end, row=number)
         for _, score in found:
             _check(score)
         padded = [[score, *ids, *[end] * (kind.target_length - len(ids))] for ids, score in found]
@@ -89,7 +89,7 @@ class Writer:
     def _grow(self, row: Row, arrays: dict[str, np.ndarray], length: int, kind: Any) -> Iterator[Any]:
         end = self.tokenizer.sep_id
         with _Text(self, row, arrays, length) as text:
-            for ((ids, score),) in growing(text, *text.begin, kind.decoding, end_id=end, prompt=text.prompt):
+            for ((ids, score),) in growing(text, text.prompt, kind.decoding, end_id=end):
                 _check(score)
                 yield ids, score
 
@@ -127,11 +127,6 @@ class _Text:
                 self.states = [
                     self._filled({part: self.programs.read(self.name, part, self.read[part]) for part in writer.moving})
                 ]
-
-    @property
-    def begin(self) -> tuple[int, int]:
-        """The token that is gone on from, and its place."""
-        return self.prompt[-1], len(self.prompt) - 1
 
     def __enter__(self) -> "_Text":
         return self

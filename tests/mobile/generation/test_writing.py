@@ -105,7 +105,7 @@ def expected(prompt, source, told):
         logits = [RANDOM[ids[-2] if len(ids) > 1 else 0, ids[-1]] + source * np.arange(SIZE) / 100 for ids in whole]
         return np.array(logits, "float32"), None
 
-    return search(step, prompt[-1], len(prompt) - 1, Decoding(6, **told), end_id=END, row=row, prompt=prompt)
+    return search(step, prompt, Decoding(6, **told), end_id=END, row=row)
 
 
 def test_a_prompt_of_one_token_is_not_read_first():

@@ -44,8 +44,7 @@ def test_a_network_of_the_callers_is_asked_for_steps(options):
     single = max(options.get("beams", 1), options.get("num_return_sequences", 1)) == 1
     for text in prompts(5):
         prompt = list(model.rows([text])[0][0])
-        begin = prompt[-1], len(prompt) - 1
-        wanted = searched(Toy(tokenizer.size), *begin, kind.decoding, end_id=tokenizer.sep_id, row=0, prompt=prompt)
+        wanted = searched(Toy(tokenizer.size), prompt, kind.decoding, end_id=tokenizer.sep_id)
         writing = Writing(model, text, told=single, **options)
         pieces, answer = followed(writing, Toy(tokenizer.size)), writing.answer()
         assert [each["text"] for each in answer.get("sequences", [answer])] == [
