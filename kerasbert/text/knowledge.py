@@ -205,8 +205,20 @@ def checked(cells: Sequence[str], where: str) -> list[str]:
 
 
 def graph_of(source: Any) -> KnowledgeGraph:
-    """The graph of a .spo file, or the graph itself."""
-    return source if isinstance(source, KnowledgeGraph) else KnowledgeGraph.read(source)
+    """The graph of a .spo file, or the graph itself; a file that a command has checked is not parsed again by what it calls."""
+    if isinstance(source, KnowledgeGraph):
+        return source
+    try:
+        at = os.stat(source)
+    except OSError:
+        return KnowledgeGraph.read(source)  # which says what is wrong
+    return _parsed(os.fspath(source), at.st_ino, at.st_size, at.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=1)
+def _parsed(path: str, *state: int) -> KnowledgeGraph:
+    """The graph of a file in a state."""
+    return KnowledgeGraph.read(path)
 
 
 def held(folder: Any) -> KnowledgeGraph | None:

@@ -23,7 +23,7 @@ from kerasbert.storage.json_view import Json
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.early_checks import LARGEST, check_positions
 from kerasbert.tasks.task import Task, find_task, split_files
-from kerasbert.text.knowledge import KnowledgeGraph
+from kerasbert.text.knowledge import graph_of
 from kerasbert.training import adversarial, on_task, runs, splits
 from kerasbert.training.config import FinetuneConfig, LabelledConfig
 from kerasbert.training.pretrain_config import PretrainConfig
@@ -86,7 +86,7 @@ def check_finetune(model: Any, task: str | Task, data: Any, config: FinetuneConf
     check_strategy("finetune", config.strategy)
     if config.graph is not None:
         check_files([config.graph])
-        KnowledgeGraph.read(config.graph)
+        graph_of(config.graph)
     if config.cache is not None and not is_remote(config.cache):
         places.check_within(config.cache)
     if isinstance(model, str | os.PathLike):

@@ -34,6 +34,17 @@ def test_a_file_by_hand(tmp_path):
     assert len(KnowledgeGraph.read(path)) == 0
 
 
+def test_a_file_is_parsed_once_until_it_changes(tmp_path):
+    path = tmp_path / "g.spo"
+    path.write_text("New York\tis in\tAmerica\n")
+    first = knowledge.graph_of(path)
+    assert knowledge.graph_of(str(path)) is knowledge.graph_of(first) is first
+    path.write_text("New York\tis in\tAmerica\nBoston\tis in\tAmerica\n")
+    assert len(knowledge.graph_of(path)) == 2
+    with pytest.raises(InputError, match=r"cannot read the graph .*none\.spo: No such file"):
+        knowledge.graph_of(tmp_path / "none.spo")
+
+
 def test_the_compact_form_is_the_graph():
     graph = KnowledgeGraph(TRIPLES)
     content = graph.to_bytes()
