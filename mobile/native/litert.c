@@ -2,12 +2,11 @@
    the core is compiled without LiteRT's headers, and needs it where a runner is opened alone. */
 #if !defined(__wasm__)
 #if !defined(_WIN32)
-#define _GNU_SOURCE /* memfd_create */
+#define _GNU_SOURCE /* RTLD_DEFAULT */
 #include <dlfcn.h>
 #include <sys/resource.h>
 #endif
 #if defined(__linux__)
-#include <sys/mman.h>
 #include <unistd.h>
 #endif
 #include <stdio.h>
@@ -100,12 +99,14 @@ kb_status kb_litert_differs(kb_message *message, const char *signature, const ch
   return kb_fail(message, KB_DAMAGED, "the signature %.60s has not the %s %.60s of its bundle: write the file again", signature, what, name);
 }
 
-/* Whether XNNPACK may pack weights into memory: it ends the process where it cannot. As runtime/system/cache.py's can_pack. */
+/* Whether XNNPACK may pack weights into memory: it ends the process where it cannot. As runtime/system/cache.py's can_pack.
+   memfd_create is looked up: Android has it from API 30 on. */
 static int can_pack(size_t size) {
-#if defined(__linux__) && defined(MFD_CLOEXEC)
+#if defined(__linux__)
   struct rlimit limit;
-  int file = memfd_create("kerasbert", MFD_CLOEXEC);
-  if (file < 0) return 0;
+  int (*create)(const char *, unsigned) = NULL, file;
+  find(RTLD_DEFAULT, "memfd_create", &create);
+  if (create == NULL || (file = create("kerasbert", 1)) < 0) return 0; /* 1: MFD_CLOEXEC */
   close(file);
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0) return 0;
   return limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > 4 * (rlim_t)size + (4 << 20);
