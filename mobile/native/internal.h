@@ -10,6 +10,10 @@
 
 #include "kerasbert.h"
 
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF /* the numbers of Python, where -ffp-contract=off cannot be asked for, as by Swift's packages */
+#endif
+
 /* Limits on what a file may say; texts are the caller's. */
 #define KB_MOST_BYTES ((size_t)1 << 30)  /* of a text: offsets are int32 */
 #define KB_MOST_BUNDLE ((size_t)64 << 20) /* of a bundle's files together, as in storage/zips.py */

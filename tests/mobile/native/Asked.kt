@@ -47,7 +47,7 @@ private suspend fun tag(tagger: Tagger, texts: List<String>, out: PrintStream) {
         out.println()
     }
     kotlinx.coroutines.coroutineScope {
-        val long = "the happy cat sees a dog ".repeat(3_000)
+        val long = "the happy cat sees a dog ".repeat(1_000)
         val whole = measureTimeMillis { tagger.asking { answer(long) } }
         var end: Throwable? = null
         val job = launch {
