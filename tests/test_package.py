@@ -34,6 +34,8 @@ def tree() -> set[str]:
     native = ROOT / "mobile" / "native"
     for pattern in ("*.[ch]", "*.hpp", "CMakeLists.txt", "browser/*", "java/*.c", "java/org/kerasbert/*.java"):
         found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in native.glob(pattern)}
+    for name in ("android", "swift"):
+        found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in (native / name).rglob("*") if path.is_file()}
     found |= {"kerasbert/shipped.json", "kerasbert/py.typed", "kerasbert/mobile/py.typed"}
     found |= {f"kerasbert/guides/{path.name}" for path in (ROOT / "kerasbert/guides").iterdir()}
     found |= {f"kerasbert/lab/recipes/{path.name}" for path in (ROOT / "kerasbert/lab/recipes").iterdir()}

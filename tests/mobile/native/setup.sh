@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What the tests of the marker `native` need, on Debian 12: cross compilers, qemu, Chromium, OpenJDK; from pip Zig, which
-# compiles WebAssembly; from npm LiteRT.js, TypeScript and what drives Chromium. The npm packages go to $KERASBERT_NPM,
+# compiles WebAssembly and for Android; from npm LiteRT.js, TypeScript, Kotlin's compiler and what drives Chromium. The npm packages go to $KERASBERT_NPM,
 # ~/.cache/kerasbert/npm by default.
 #
 #     tests/mobile/native/setup.sh                 # Debian's packages as root
@@ -28,6 +28,6 @@ fi
 
 mkdir -p "$folder"
 # the versions that the tests passed with
-npm install --prefix "$folder" --no-audit --no-fund @litertjs/core@2.5.3 playwright-core@1.65.1 typescript@5.9.3
+npm install --prefix "$folder" --no-audit --no-fund @litertjs/core@2.5.3 playwright-core@1.65.1 typescript@5.9.3 kotlin-compiler@2.4.20
 python -m pip install ziglang==0.17.1
-echo "KERASBERT_NPM=$folder"
+echo "KERASBERT_NPM=$folder KOTLINC=$folder/node_modules/kotlin-compiler/bin/kotlinc"

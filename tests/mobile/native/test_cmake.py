@@ -21,10 +21,19 @@ from tests.support import ROOT
 HERE = ROOT / "tests/mobile/native"
 
 
-def test_the_release_is_that_of_the_package():
-    """CMake and, by it, an installed library have the version of the header; npm's is written by Python."""
-    header = (build.FOLDER / "kerasbert.h").read_text()
-    assert re.findall(r'#define KB_RELEASE "(.*)"', header) == [kerasbert.__version__]
+def test_the_version_stands_in_one_place():
+    """In the header, which equals Python's: CMake, Gradle and Swift read it there, npm and the AAR take Python's."""
+    sources = [path for path in build.FOLDER.rglob("*") if path.suffix not in (".md", ".pyc", ".so") and path.is_file()]
+    texts = {path.relative_to(build.FOLDER).as_posix(): path.read_text("utf-8") for path in sources}
+    assert re.findall(r'#define KB_RELEASE "(.*)"', texts["kerasbert.h"]) == [kerasbert.__version__]
+    assert [name for name, text in texts.items() if re.search(rf"\b{re.escape(kerasbert.__version__)}\b", text)] == [
+        "kerasbert.h"
+    ]
+    for name in ("CMakeLists.txt", "android/kerasbert/build.gradle.kts", "swift/Sources/Kerasbert/Runner.swift"):
+        assert "KB_RELEASE" in texts[name], name
+    for name in ("npm.py", "android.py"):
+        assert '"version": kerasbert.__version__' in texts[name], name
+    assert "version" not in json.loads(texts["browser/package.json"])
 
 
 def built(folder: Path, source: Path, *options: str) -> Path:
