@@ -20,6 +20,8 @@ from kerasbert.poolings import LATE, reads_pooler
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.task import Task
 
+POOLED = "pooled"  # in a batch: what the head reads of each row, float32 [B, H], which a frozen encoder made before
+
 
 @keras.saving.register_keras_serializable("kerasbert", "LabelModel")
 class TaskModel(HeadedModel):
@@ -185,7 +187,9 @@ class TaskObjective(Objective):
         return self.sums(batch, *self.read(batch, training))
 
     def read(self, batch: Mapping[str, Tensor], training: bool = True) -> tuple[dict[str, Tensor], Tensor]:
-        """One pass: the encoder's outputs, and the head's logits."""
+        """One pass: the encoder's outputs, and the head's logits; of a batch with POOLED the head's alone."""
+        if POOLED in batch:
+            return {}, self.kind.logits(self.model, batch[POOLED], batch, training=training)
         queries = None if "lm" in self.scales else self.model.queries(batch)
         outputs = self.model.network(batch, training=training, queries=queries)
         return outputs, self.model.logits(outputs, batch, training=training)

@@ -5,23 +5,29 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 import keras
 import numpy as np
 
+from kerasbert import progress
 from kerasbert.checkpoints import source
 from kerasbert.data.dialects import default_reading
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
+from kerasbert.tasks import predict
 from kerasbert.tasks.base import Task
+from kerasbert.tasks.batches import training_rows
 from kerasbert.tasks.load import load
+from kerasbert.tasks.model import POOLED, TaskObjective
 from kerasbert.tasks.task import Rows, find_labels, read_rows, split_files
 from kerasbert.training import finetune, model_files
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.early import declared
 from kerasbert.training.job import run
 from kerasbert.training.runs import Run, check_place, run_in
+from kerasbert.training.text_feed import Texts
 
 ROUNDS = 20  # R of the paper: pairs of each text with one of its label, and with one of another
 HEAD_UPDATES = 100
@@ -29,10 +35,33 @@ JUDGED = 256  # pairs that the vectors are judged by
 ASKED = "few_shot"  # of run.json: what the vectors were trained from
 
 
+class Pooled(Texts):
+    """Batches whose rows bring their `vectors`, float32 [n, H], which the frozen encoder made once, without dropout."""
+
+    vectors: np.ndarray
+
+    def arrays(self, step: int) -> Iterator[dict[str, np.ndarray]]:
+        numbers = training_rows(self.encoded, self.arguments["batch"], self.arguments["seed"], step, self.together)
+        for rows, arrays in zip(numbers, super().arrays(step)):
+            filling = len(arrays["row"]) - len(rows)
+            yield arrays | {POOLED: np.pad(self.vectors[self.encoded.owners[rows]], ((0, filling), (0, 0)))}
+
+
 class Head(finetune.FineTuning):
     """The head, whose run.json says what the vectors under it were trained from: `asked`, json."""
 
     asked: dict[str, Any]
+    texts = Pooled
+
+    def feed(self, program: TaskObjective, run: Run) -> Texts:
+        feed = super().feed(program, run)
+        assert isinstance(feed, Pooled)
+        asked = {"pooling": self.task.options["pooling"], "language": self.task.settings.get("language")}
+        with progress.named(None):  # the training shows its own
+            feed.vectors, _ = predict.vectors_and_rows(
+                self.encoder, self.train_rows.texts, length=self.longest, **asked
+            )
+        return feed
 
     def begin(self, run: Run) -> None:
         run.description[ASKED] = self.asked

@@ -82,6 +82,7 @@ class FineTuning(Job):
     config: FinetuneConfig
     judged = "dev"  # before what is said of the best weights
     made: tuple[str, ...] = ()  # what is told of another network that was made of the encoder
+    texts: type[Texts] = Texts
 
     def __init__(
         self, model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig
@@ -305,11 +306,11 @@ class FineTuning(Job):
             lines = [f"starts from the encoder of {self.given}; its head, of {name}, is left out", *lines]
         return lines
 
-    def feed(self, program, run) -> "Texts":
+    def feed(self, program, run) -> Texts:
         self.cache.write()
         source = self.split.sources["train"]
         about = self.train, self.task, self.train_rows.targets, self.config, self.longest, self.devices, source
-        return Texts(*about, lengths=self.lengths or ())
+        return self.texts(*about, lengths=self.lengths or ())
 
     def begin(self, run) -> None:
         run.description["start"] = self.start  # kept when the run ends; no setting, for a folder may be moved

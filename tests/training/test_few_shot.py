@@ -71,6 +71,37 @@ def test_a_head_reads_the_pooling_that_its_task_names():
         TaskModel(encoder, task.optioned({"pooling": "middle"}))
 
 
+def test_a_head_of_vectors_made_once_learns_what_it_learns_with_the_encoder_in_each_update(tmp_path, monkeypatch):
+    from kerasbert.tasks.task import find_task
+    from kerasbert.training.few_shot import Head
+    from kerasbert.training.finetune import FineTuning
+    from kerasbert.training.job import run
+
+    encoder = kb.build("bert/tiny", **tiny.SPEC | {"blocks.layers": 1, "dropout": 0.0, "attention.dropout": 0.0})
+    encoder.tokenizer = tiny.tokenizer()
+    texts, call, trained = tiny.sentences(11, 0), type(encoder).call, []
+    monkeypatch.setattr(
+        type(encoder),
+        "call",
+        lambda self, inputs, training=False, **rest: (
+            trained.append(training) or call(self, inputs, training=training, **rest)
+        ),
+    )
+    rows = [(text, number % 3) for number, text in enumerate(texts)]  # 11 of 4 a batch: the last one is filled up
+    task = find_task("classification", labels={str(i): str(i) for i in range(3)}).optioned({"pooling": "mean+max"})
+    settings = {"steps": 7, "batch": 4, "length": 24, "learning_rate": 1e-2, "freeze": ["encoder"], "quiet": True}
+    found = []
+    for kind in (FineTuning, Head):
+        config = FinetuneConfig(out=tmp_path / kind.__name__, evaluate_every=0, **settings)
+        job = kind(encoder, task, {"train": rows, "dev": rows}, config)
+        job.asked, trained[:] = {}, []
+        model = run(job)
+        assert any(trained) == (kind is FineTuning)
+        found.append(np.array([list(answer.scores.values()) for answer in kb.predict(model, texts)]))
+    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
+    assert np.ptp(found[0], axis=0).min() > 1e-3
+
+
 @pytest.mark.slow
 def test_few_rows_make_a_classifier_for_server_and_phone(tmp_path, monkeypatch, capsys):
     """rows -> --few-shot -> evaluate, SavedModel, .tflite; theirs cannot say the pooling and refuse it."""
