@@ -39,7 +39,7 @@ def texts(task: str | Task, data: Any) -> Iterator[list[str]]:
         raise InputError(f"{data} has no train file, whose texts are pretrained on")
     for row in read_rows(known, found["train"], targets=False).texts:
         parts = [row] if isinstance(row, str) else [text for part in row for text in _parts(part, known.how.per_token)]
-        yield [" ".join(part.split()) for part in parts]
+        yield list(dict.fromkeys(" ".join(part.split()) for part in parts))  # simcse's two are one text
 
 
 def check_model(model: "str | os.PathLike | keras.Model") -> None:
