@@ -94,7 +94,8 @@ def curves(run: str | os.PathLike) -> Mapping[str, Curve]:
     """
     path = Path(run) / "metrics.jsonl"
     if not path.is_file():
-        raise InputError(f"{run} has no metrics.jsonl, expected the directory of a run: kerasbert pretrain makes one")
+        absent = f"{run} has no metrics.jsonl" if Path(run).exists() else f"no run {run}"
+        raise InputError(f"{absent}, expected the directory of a run: kerasbert pretrain or finetune makes one")
     found: dict[str, list[tuple[float, float]]] = {}
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:

@@ -28,7 +28,7 @@ def judge(vectors: np.ndarray, labels: Sequence[Any], seed: int = 0) -> dict[str
     count = len({str(label) for label in labels})
     if count < 2:
         raise InputError(f"labels name {count} group(s), expected at least two: others tell nothing of vectors")
-    return v_measure([str(label) for label in labels], k_means(vectors, count, seed))
+    return v_measure([str(label) for label in labels], k_means(vectors, count, seed).tolist())
 
 
 def v_measure(labels: Sequence[Any], clusters: Sequence[Any]) -> dict[str, float]:
