@@ -8,6 +8,8 @@ import contextlib
 import hashlib
 import json
 import os
+import resource
+import signal
 import socket
 import stat
 from collections.abc import Iterator
@@ -325,3 +327,34 @@ def test_what_a_run_gathers_is_ours(tmp_path):
     assert places.foreign(run) == ""
     (run / "pictures").mkdir()
     assert places.foreign(run) == "holds pictures, which is not kerasbert's"
+
+
+@pytest.fixture
+def no_room() -> Iterator[None]:
+    """Files stay empty, as on a full disk, which takes their names and folders."""
+    old, usual = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, usual[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    signal.signal(signal.SIGXFSZ, old)
+
+
+@pytest.mark.parametrize(("program", "name", "argument"), list(commands()))
+def test_a_full_disk_is_told_before_the_work(world, monkeypatch, capsys, no_room, program, name, argument):
+    """Also in folders that are not there; a link that leads there."""
+    module = PROGRAMS[program]
+    top = module.parser()
+    command = commands_of(top)[name]
+    command.set_defaults(function=lambda options: pytest.fail("it began"))
+    monkeypatch.setattr(module, "parser", lambda: top)
+    monkeypatch.setattr(module, "_check_names", lambda options: None)
+    action = {action.dest: action for action in command._actions}[argument]
+    out = ["--out=fresh"] if argument != "out" and "out" in outputs.outputs(command) else []
+    before = state(world)
+    for place in ("fresh", "fresh/er/and/er", "sub/fresh", *(["to-someones"] if argument == "submission" else [])):
+        given = [f"{action.option_strings[-1]}={place}"] if action.option_strings else [place]
+        assert module.main([*arguments(command), *out, *given]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: cannot write ")
+        assert line.endswith(": File too large. Choose another place")
+    assert state(world) == before

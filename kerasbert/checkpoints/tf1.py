@@ -94,7 +94,7 @@ def write(folder: Path, config: dict, shapes: dict, read: Any) -> None:
                 tensors=[tf.constant(read(name)) for name in names],
             )
     except tf.errors.OpError as error:
-        reason = str(error.message).partition(" [Op:")[0].replace(str(folder), "")
+        reason = str(error.message).partition(" [Op:")[0].rpartition("; ")[2]
         raise InputError(f"cannot write the TensorFlow checkpoint: {reason}. Nothing was left there") from error
 
 

@@ -78,6 +78,7 @@ def _check(kind: str, path: Any, overwrite: bool, read: list[str]) -> None:
         places.check_within(path)
     elif kind == "place":
         places.check_place(path, read)
+        places.check_within(path)
     elif kind == "folder":
         places.check_folder(path, overwrite, read)
     else:

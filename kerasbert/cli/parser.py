@@ -16,7 +16,7 @@ from kerasbert.cli.changes import changes_of
 from kerasbert.cli.given import Given
 from kerasbert.cli.options import check_values
 from kerasbert.errors import InputError, missing, nearest
-from kerasbert.storage import places
+from kerasbert.storage import aside, files, places
 
 COUNTED = (
     *("predict", "encode", "static", "index", "search", "mine", "similarity", "evaluate", "fill-mask", "zero-shot"),
@@ -259,7 +259,8 @@ def _run(parser: Parser, options: argparse.Namespace, check: Callable[[argparse.
         if options.debug:
             raise
         line, status = failure(error, options.extra)
-        print(f"error: {line}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # it may be a full disk, which is no other status
+            print(f"error: {line}", file=sys.stderr, flush=True)
         return status
 
 
@@ -277,7 +278,7 @@ def failure(error: BaseException, extra: str | None = None) -> tuple[str, int]:
     >>> failure(InputError("no file x"))
     ('no file x', 2)
     """
-    line = " ".join(str(error).split())
+    line = aside.shown(" ".join(str(error).split()))
     if isinstance(error, KeyboardInterrupt):
         return line or "interrupted", 130
     if isinstance(error, ModuleNotFoundError) and (absent := missing(error.name, extra)):
@@ -289,7 +290,10 @@ def failure(error: BaseException, extra: str | None = None) -> tuple[str, int]:
     if type(error).__module__ == "tensorflow.python.framework.errors_impl":
         return file_system(line), 2
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else line, 2
+        if error.filename and error.strerror:
+            return aside.shown(f"{error.filename}: {error.strerror}"), 2
+        where = "of what is printed, or of temporary files, for which TMPDIR names a place"
+        return f"{error.strerror}: the disk {where}" if error.strerror in files.REFUSALS else line, 2
     return f"unexpected {type(error).__name__}: {line}. Run it again with --debug and report what it shows", 1
 
 

@@ -263,9 +263,11 @@ def _keep(
         with files.new_file(out) as part, open(part, "w", encoding=encoding, newline="") as file:
             file.writelines(sheet.lines(answered()))
         whole = True
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, InputError) as error:
         progress.clear()
         kept = f"{done:,} of {count:,} rows are answered and kept in {journal.path}: the same command goes on"
+        if isinstance(error, InputError):
+            raise InputError(f"{error}. {kept}" if done else str(error)) from error
         raise KeyboardInterrupt(f"interrupted: {kept}" if done else "interrupted, nothing was answered") from None
     finally:
         journal.close(whole or not done)

@@ -52,11 +52,9 @@ class VectorFile:
         self._head = content.getvalue()
 
     def __enter__(self) -> Self:
-        try:
-            self.out.parent.mkdir(parents=True, exist_ok=True)
+        with files.writing(self.out):
+            self._made = files.make(self.out.parent)
             self.file: BinaryIO = open(self.path, "a+b")
-        except OSError as error:
-            raise InputError(f"cannot write {self.path}: {error.strerror or error}. Choose another --out") from error
         try:
             files.lock(self.file, f"another process writes {self.path}")
         except BaseException:
@@ -69,12 +67,16 @@ class VectorFile:
             raise
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, kind: Any = None, error: BaseException | None = None, trace: Any = None) -> None:
         with contextlib.suppress(OSError):  # what a full disk did not take is tried again, and was told
             self.file.close()
         if not self.kept:
             with contextlib.suppress(OSError):
                 self.path.unlink()
+            files.unmake(self._made)
+        elif isinstance(error, InputError):
+            kept = f"{self.kept:,} of {self.count:,} vectors are kept in {self.path}: the same command goes on"
+            raise InputError(f"{error}. {kept}") from error
 
     def _find(self) -> None:
         """Count the whole vectors that are there; what is behind the last of them goes."""
@@ -88,14 +90,10 @@ class VectorFile:
         self.file.truncate(start + self.kept * self._bytes)
 
     def _append(self, content: bytes) -> None:
-        try:
+        with files.writing(self.path):
             self.file.write(content)
             self.file.flush()
             os.fsync(self.file.fileno())
-        except OSError as error:
-            raise InputError(
-                f"cannot write {self.path}: {error.strerror or error}. Make room and give the same command: it goes on"
-            ) from error
 
     def add(self, vectors: np.ndarray) -> None:
         """Append a block: float32 [n, H]; it is on the disk when this returns."""

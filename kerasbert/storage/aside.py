@@ -27,6 +27,15 @@ ASIDE = re.compile(rf"\.(?P<name>.+)\.(?P<token>[0-9a-f]{{12}})\.kerasbert-(?P<s
 LONGEST = 200  # bytes of a name: 255 with what is added here
 
 
+def shown(said: str) -> str:
+    """A line about what is aside as one about what it is to be.
+
+    >>> shown("cannot write out/.run.0123456789ab.kerasbert-new/model.json")
+    'cannot write out/run/model.json'
+    """
+    return re.sub(r"\.([^/]+)\.[0-9a-f]{12}\.kerasbert-new", r"\1", said)
+
+
 def sync(path: str | os.PathLike) -> None:
     """Flush a file or directory to the disk."""
     handle = os.open(path, os.O_RDONLY)

@@ -1,6 +1,7 @@
 """Files appear whole or not at all: written beside their place, synced, then renamed."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -11,24 +12,60 @@ from typing import IO, Any
 
 from kerasbert.errors import InputError
 from kerasbert.storage import places
-from kerasbert.storage.aside import Aside, sweep, sync
+from kerasbert.storage.aside import Aside, shown, sweep, sync
 
 __all__ = [
     "check_free",
     "digest",
     "lock",
+    "make",
     "new_directory",
     "new_file",
     "sha256",
     "sweep",
     "sync",
+    "unmake",
     "write_atomic",
     "write_json",
+    "writing",
 ]
 
 
-def _complain(path: str | os.PathLike, error: OSError) -> InputError:
-    return InputError(f"cannot write {path}: {error.strerror or error}. Free space or choose another place")
+REFUSALS = [os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)]
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike) -> Iterator[None]:
+    """What a disk refuses within becomes one line about `path`, however the library that writes calls it.
+
+    Raises:
+        InputError: it is full, is read only, or fails.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        told = error.strerror or str(error) if isinstance(error, OSError) else None
+        told = told or next((known for known in REFUSALS if known in str(error)), None)
+        if told is None:
+            raise
+        where = shown(os.fspath(path))
+        raise InputError(f"cannot write {where}: {told}. Free space or choose another place") from error
+
+
+def make(folder: Path) -> list[Path]:
+    """Make a folder; -> it and those above that were not there, the lowest first."""
+    absent = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return absent
+
+
+def unmake(folders: Iterable[Path]) -> None:
+    """Remove what `make` made, while it is empty."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def write_atomic(path: str | os.PathLike, data: bytes | str) -> None:
@@ -57,20 +94,21 @@ def new_file(path: str | os.PathLike) -> Iterator[Path]:
         InputError: the disk is full, the folder cannot be written, a folder or device is there; nothing is left behind.
     """
     path = Path(os.path.realpath(path))  # of a link the file that it leads to
-    part = None
+    part, made = None, list[Path]()
     try:
-        if _is_other(path):
-            raise InputError(f"{path} is no file, expected one to write. Choose another place")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = Aside(path, folder=False)
-        yield part.new
-        sync(part.new)
-        part.put()
-    except OSError as error:
-        raise _complain(path, error) from error
+        with writing(path):
+            if _is_other(path):
+                raise InputError(f"{path} is no file, expected one to write. Choose another place")
+            made = make(path.parent)
+            part = Aside(path, folder=False)
+            yield part.new
+            sync(part.new)
+            part.put()
+            made = []
     finally:
         if part is not None:
             part.discard()
+        unmake(made)
 
 
 def lock(file: IO[bytes], told: str) -> None:
@@ -131,21 +169,22 @@ def new_directory(path: str | os.PathLike, replace: bool = False, *, inside: boo
         inside: bool, whether it is a part of a directory of ours: then it bears no mark of its own.
     """
     real = Path(os.path.realpath(path)) if inside else places.check_folder(path, replace)
-    new = None
+    new, made = None, list[Path]()
     try:
-        real.parent.mkdir(parents=True, exist_ok=True)
-        new = Aside(real, folder=True)
-        yield new.new
-        if not inside:
-            places.mark(new.new)
-        for file in sorted(new.new.rglob("*")):
-            sync(file)
-        sync(new.new)
-        if not inside and replace:
-            places.check_folder(path, replace)  # again: it may have taken hours
-        new.put(replace)
-    except OSError as error:
-        raise _complain(path, error) from error
+        with writing(path):
+            made = make(real.parent)
+            new = Aside(real, folder=True)
+            yield new.new
+            if not inside:
+                places.mark(new.new)
+            for file in sorted(new.new.rglob("*")):
+                sync(file)
+            sync(new.new)
+            if not inside and replace:
+                places.check_folder(path, replace)  # again: it may have taken hours
+            new.put(replace)
+            made = []
     finally:
         if new is not None:
             new.discard()
+        unmake(made)

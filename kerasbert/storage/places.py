@@ -227,14 +227,19 @@ def _read(inputs: Iterable[Name]) -> list[str]:
 
 
 def _check_writable(path: Name, real: Path) -> None:
-    """Make something there and remove it: what is computed for an hour must have a place."""
+    """Make a folder with a file in it there and remove it: what is computed for an hour must have a place."""
     parent = real.parent
     while not os.path.lexists(parent):
         parent = parent.parent
+    probe = None
     try:
-        aside.Aside(parent / (real.name if parent == real.parent else "out"), folder=True).discard()
+        probe = aside.Aside(parent / (real.name if parent == real.parent else "out"), folder=True)
+        (probe.new / "room").write_bytes(bytes(4096))  # a disk without room takes empty files and folders
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}. Choose another place") from error
+    finally:
+        if probe is not None:
+            probe.discard()
 
 
 def mark(folder: Path) -> None:

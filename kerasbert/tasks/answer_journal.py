@@ -44,16 +44,14 @@ class Journal:
         self.path = out.with_name(f".{out.stem}.{digest}{END}")
         self.places = array.array("q", [-1]) * count
         self.others = {path: _differ(found, about) for path, found in _left(out) if path != self.path}
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
+        with files.writing(out):
+            self._made = files.make(out.parent)
             self.file = open(self.path, "a+b")  # noqa: SIM115 (it is open while the table is answered)
-        except OSError as error:
-            raise InputError(f"cannot write {self.path}: {error.strerror or error}. Choose another --out") from error
         try:
             files.lock(self.file, f"another process answers the same table into {self.path}")
             self._read(f"{head}\n".encode())
         except BaseException:
-            self.file.close()
+            self.close()
             raise
         self.kept = sum(place >= 0 for place in self.places)
 
@@ -78,7 +76,11 @@ class Journal:
         self.file.truncate(whole)
         self.file.seek(whole)
         if not whole:
-            self.file.write(head)
+            self._append(head)
+
+    def _append(self, content: bytes) -> None:
+        with files.writing(self.path):
+            self.file.write(content)
             self.file.flush()
 
     def __contains__(self, number: int) -> bool:
@@ -90,13 +92,7 @@ class Journal:
             json.dumps([number, *answer]).encode() + b"\n" for number, answer in zip(numbers, answers, strict=True)
         ]
         place = self.file.seek(0, os.SEEK_END)
-        try:
-            self.file.write(b"".join(lines))
-            self.file.flush()
-        except OSError as error:
-            raise InputError(
-                f"cannot write {self.path}: {error.strerror or error}. Make room and give the same command: it goes on"
-            ) from error
+        self._append(b"".join(lines))
         for number, line in zip(numbers, lines):
             self.places[number] = place
             place += len(line)
@@ -115,7 +111,9 @@ class Journal:
             for path in (self.path, *self.others):
                 with contextlib.suppress(OSError):
                     path.unlink()
-        self.file.close()
+            files.unmake(self._made)  # of a table that was not written
+        with contextlib.suppress(OSError):  # what a full disk did not take was told
+            self.file.close()
 
 
 def _left(out: Path) -> list[tuple[Path, Mapping[str, Any]]]:

@@ -135,11 +135,17 @@ def _trained(job: Job, program: Objective) -> Any:
     first = f"{described(job.strategy)} {told(config.precision, job.strategy)}"
     for line in () if quiet else (first, *freezing.told(program.model), *job.lines()):
         model_files.say(line)
+    with opened.kept():
+        return _go_on(job, program, opened)
+
+
+def _go_on(job: Job, program: Objective, opened: Run) -> Any:
+    """Train what an open run has left, and write its model."""
     try:
         feed, evaluation = job.feed(program, opened), job.evaluation(program, opened)
         trainer = Trainer(
             program,
-            config,
+            job.config,
             job.devices,
             opened,
             feed,

@@ -22,11 +22,13 @@ def write(run: Run, parts: ModelParts) -> None:
     """Put a model directory's files into the run's directory, the weights last, and mark the run finished."""
     try:
         _write(run, parts)
-    except OSError as error:
+    except (OSError, InputError) as error:
+        refused = error if isinstance(error, OSError) else error.__cause__
+        if not isinstance(refused, OSError):
+            raise
         raise InputError(
-            f"cannot write the model into {run.directory}: {error.strerror or error}. Its checkpoints are whole: free "
-            "space and run the same command again"
-        ) from error
+            f"cannot write the model into {run.directory}: {refused.strerror or refused}. Free space"
+        ) from refused
 
 
 def _write(run: Run, parts: ModelParts) -> None:

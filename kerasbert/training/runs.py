@@ -87,6 +87,17 @@ class Run:
             self._aside.discard()
         self.beside = self._aside = None
 
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """What a disk refuses within is told with where the run lies that the same command goes on with."""
+        try:
+            yield
+        except InputError as error:
+            if not isinstance(error.__cause__, OSError) or self._aside is not None:  # else it is deleted
+                raise
+            told = f"{error}. What was made is kept in {self.directory}: the same command goes on"
+            raise InputError(told) from error.__cause__
+
     def finish(self) -> None:
         """Write down that all steps were made."""
         self.flush()
@@ -100,7 +111,8 @@ class Run:
         if is_remote(self.directory):
             self.waiting.append(line)
             return
-        with (Path(self.directory) / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        path = Path(self.directory) / "metrics.jsonl"
+        with files.writing(path), path.open("a", encoding="utf-8") as file:
             file.write(line)
 
     def flush(self) -> None:

@@ -1,0 +1,100 @@
+"""A disk that fills up while a command writes: one line that names what stays, and nothing is half-written."""
+
+import contextlib
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kerasbert.cli
+import kerasbert.mobile.cli
+from kerasbert.cli.parser import failure
+from kerasbert.errors import InputError
+from kerasbert.storage import files
+from tests import tiny
+
+COMMANDS = (  # and what of the output stays beside it: answers that the same command goes on with
+    ("kerasbert vectors corpus.txt --kind glove --size 30 --epochs 1 --out {out}", ""),
+    ("kerasbert predict {model} --data train.tsv --out {out}.csv", "partial"),
+    ("kerasbert predict {model} good-film --explain {out}.html", ""),
+    ("kerasbert encode {model} --data texts.txt --out {out}.npy", ""),
+    ("kerasbert index {model} texts.txt --out {out}", ""),
+    ("kerasbert report {model} --out {out}.html", ""),
+    ("kerasbert samples {out}", ""),
+    ("kerasbert export {model} {out}", ""),
+    ("kerasbert export-checkpoint {model} {out} --to hf", ""),
+    ("kerasbert export-checkpoint {model} {out} --to tf1", ""),
+    ("kerasbert finetune {model} --task classification --train train.tsv --steps 1 --quiet --out {out}", "run"),
+    ("kerasbert-mobile compress {model} --quantize none --out {out}.tflite", ""),
+    ("kerasbert-mobile prune {model} --layers 0 --out {out}", ""),
+    ("kerasbert-mobile trim {model} --texts corpus.txt --out {out}", ""),
+)
+ROOM = 4200  # bytes of a file: more than is tried before the work, less than each of these writes into one
+
+
+@contextlib.contextmanager
+def room(size: int) -> Iterator[None]:
+    """Files grow to `size` bytes and no further."""
+    old, usual = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        signal.signal(signal.SIGXFSZ, old)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("line", "stays"), COMMANDS, ids=[line.partition(" --")[0] for line, _ in COMMANDS])
+def test_a_disk_that_fills_up(classifier, tmp_path, monkeypatch, capsys, line, stays):
+    tiny.corpus(tmp_path / "corpus.txt", 60)
+    tiny.labelled(tmp_path / "train.tsv", 300)
+    (tmp_path / "texts.txt").write_text("\n".join(tiny.sentences(300, 0)) + "\n", "utf-8")
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "thesis.txt").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    program, *words = line.format(model=classifier, out=tmp_path / "there" / "new" / "out").split()
+    with room(ROOM):
+        status = (kerasbert.mobile.cli if program == "kerasbert-mobile" else kerasbert.cli).main(words)
+    told = [said for said in capsys.readouterr().err.splitlines() if said.startswith("error: ")]
+    assert (status, len(told)) == (2, 1), told
+    assert "File too large" in told[0]
+    assert "kerasbert-new" not in told[0]
+    left = sorted(path.relative_to(tmp_path / "there").as_posix() for path in (tmp_path / "there").glob("*/*"))
+    if stays:
+        (name,) = left
+        assert name == "new/out" if stays == "run" else name.endswith(".partial")
+        assert f"{name}: the same command goes on" in told[0]
+    else:
+        assert [path.name for path in (tmp_path / "there").iterdir()] == ["thesis.txt"]
+    assert (tmp_path / "there" / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("said", ["IoError: No space left on device (os error 28)", "Read-only file system"])
+@pytest.mark.parametrize("make", [files.new_file, files.new_directory])
+def test_a_library_calls_it_otherwise(tmp_path, make, said):
+    """The tokenizers' and TensorFlow's errors are none of the system's; the folders above were made for it."""
+    with (
+        pytest.raises(InputError, match=r"cannot write .*/a/b/out: (No space|Read-only).*\. Free space"),
+        make(tmp_path / "a" / "b" / "out"),
+    ):
+        raise RuntimeError(said)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(RuntimeError, match="another fault"), make(tmp_path / "out"):
+        raise RuntimeError("another fault")
+
+
+def test_a_disk_without_a_name():
+    """What is printed goes to a file too, and so do temporary ones."""
+    line, status = failure(OSError(28, "No space left on device"))
+    assert (line.partition(":")[0], status) == ("No space left on device", 2)
+    assert "TMPDIR" in line
+
+
+def test_where_it_is_written_is_called_as_it_will_be(tmp_path):
+    refused = pytest.raises(InputError, match=r"cannot write .*/out/model.json: No space left on device")
+    with refused, files.new_directory(tmp_path / "out") as new, files.new_file(new / "model.json"):
+        raise OSError(28, "No space left on device")
+    assert not Path(tmp_path / "out").exists()
