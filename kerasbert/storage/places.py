@@ -166,6 +166,8 @@ def check_place(path: Name, inputs: Iterable[Name] = ()) -> Path:
     for name in _read(inputs):
         if os.path.realpath(name) == str(real) or (mode is not None and _same(name, real)):
             raise InputError(f"{text} is what is read. Choose another place")
+        if _spoils(name, real):
+            raise InputError(f"{text} lies within {name}, which is read and stays as it is. Choose another place")
     return real
 
 
@@ -255,7 +257,7 @@ def foreign(folder: Path) -> str:
     known = _marked(folder)
     if known is None:
         return f"was not written by kerasbert (it has no {MARK})"
-    grown = re.compile("|".join(f"(?:{GROWN[name]})" for name in sorted(known & GROWN.keys())) or r"(?!)")
+    grown = _grown(known)
     for top, folders, names in os.walk(folder):
         links = [name for name in folders if os.path.islink(os.path.join(top, name))]
         folders[:] = [name for name in folders if name in links or not aside.ASIDE.fullmatch(name)]  # what a kill left
@@ -269,6 +271,19 @@ def foreign(folder: Path) -> str:
         if not folders and not names and here != "." and here not in known and not BUILT.fullmatch(here):
             return f"holds {here}, which is not kerasbert's"
     return ""
+
+
+def _grown(known: set[str]) -> re.Pattern:
+    """What may be beside the files that a folder was made with."""
+    return re.compile("|".join(f"(?:{GROWN[name]})" for name in sorted(known & GROWN.keys())) or r"(?!)")
+
+
+def _spoils(name: Name, real: Path) -> bool:
+    """Whether something there would be foreign to a folder of ours, which no command then replaces."""
+    folder = Path(os.path.realpath(name))
+    if real == folder or not _within(real, folder) or (known := _marked(folder)) is None:
+        return False
+    return not _of_ours(real.relative_to(folder).as_posix(), known, _grown(known))
 
 
 def _of_ours(name: str, known: set[str], grown: re.Pattern) -> bool:
