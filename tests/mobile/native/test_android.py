@@ -16,8 +16,10 @@ import kerasbert
 from kerasbert.errors import InputError
 from kerasbert.mobile.native import android, build
 from kerasbert.mobile.runtime import load
+from tests.mobile.native import script
 from tests.mobile.native.networks import network
 from tests.mobile.native.runners import litert
+from tests.mobile.native.test_targets import follow
 from tests.mobile.native.tools import compiler, needed
 from tests.support import ROOT
 
@@ -206,22 +208,49 @@ def test_a_library_asks_for_android_alone(abi, aar):
     assert {name for place, name in symbols if place != "UND"} >= {*build.exported(), "Java_org_kerasbert_Core_version"}
 
 
-@pytest.fixture(scope="module")
-def kotlin(aar, tmp_path_factory) -> list:
-    """The command of Asked.kt over the AAR's classes and its x86-64 library; Android's libraries are names of this machine's."""
-    (gcc,) = needed("gcc")
-    folder = tmp_path_factory.mktemp("kotlin")
+def named(folder: Path, gcc: str) -> None:
+    """Write a processor's own C library under the names that Android has for it."""
     (folder / "x.c").write_text(
         "extern int *__errno_location(void);\nint *__errno(void) { return __errno_location(); }\n"
     )
     for name, real in (("libc.so", "c"), ("libm.so", "m"), ("libdl.so", "dl")):
         flags = ["-shared", "-fPIC", f"-Wl,-soname,{name}", "-Wl,--no-as-needed", f"-l{real}"]
         subprocess.run([gcc, "-o", folder / name, folder / "x.c", *flags], check=True)
+
+
+@pytest.mark.native
+def test_the_arm_library_under_qemu(aar, tmp_path):
+    """Ids, offsets, rows and answers of Python by what is in the AAR."""
+    gcc, qemu = needed("aarch64-linux-gnu-gcc", "qemu-aarch64")
+    named(tmp_path, gcc)
+    library, program = aar.folder / "jni" / "arm64-v8a", tmp_path / "driver"
+    flags = [
+        "-D_POSIX_C_SOURCE=200809L",
+        f"-I{build.FOLDER}",
+        f"-L{library}",
+        "-lkerasbert",
+        "-Wl,--allow-shlib-undefined",
+    ]
+    subprocess.run([gcc, "-O2", "-o", program, HERE / "driver.c", *flags], check=True)
+    libraries = f"LD_LIBRARY_PATH={library}:{tmp_path}"
+    follow([qemu, "-L", "/usr/aarch64-linux-gnu", "-E", libraries, program], list(script.parts(1_000, 20)))
+
+
+@pytest.fixture(scope="module")
+def kotlin(aar, tmp_path_factory) -> list:
+    """The command of Asked.kt over the AAR's classes and its x86-64 library; Android's libraries are names of this machine's."""
+    folder = tmp_path_factory.mktemp("kotlin")
+    named(folder, *needed("gcc"))
     sources = [HERE / "Asked.kt", *(android.FOLDER / "sample").rglob("*.kt")]
     for name, source in STUBS.items():
         path = folder / "stubs" / "android" / f"{name.replace('.', '/')}.java"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"package android.{name.rpartition('.')[0]};\n{source}\n")
+    (shown,) = re.findall(r"```kotlin\n(val file.*?)```", (ROOT / "mobile/guides/android.md").read_text(), re.DOTALL)
+    given = "assets: android.content.res.AssetManager, tagger: Tagger, writer: Writer, text: String"
+    page = f"import org.kerasbert.*\nsuspend fun page({given}) {{\n"
+    (folder / "Page.kt").write_text(f"{page}{shown}}}\n")
+    sources.append(folder / "Page.kt")
     flags = ["-Werror", "-no-stdlib", "-jvm-target", "11", "-cp", aar.path, "-d", folder]
     subprocess.run([aar.kotlinc, *flags, *sources, folder / "stubs"], check=True)
     path = os.pathsep.join([aar.path, str(folder)])
