@@ -6,7 +6,6 @@ Its C target is compiled for Apple's processors as SwiftPM does, without an opti
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -140,8 +139,7 @@ def test_the_package_is_whole(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.native
-@pytest.mark.parametrize("target", ["aarch64-macos", "x86_64-macos"])
-def test_the_c_target_compiles_without_an_option(target, tmp_path):
+def test_the_c_target_compiles_without_an_option(tmp_path):
     """Its numbers are Python's: nothing is multiplied and added in one step, as Apple's compiler would of itself."""
     compiler()
     core = swift.write(tmp_path / "package") / "Sources" / "CKerasbert"
@@ -150,7 +148,7 @@ def test_the_c_target_compiles_without_an_option(target, tmp_path):
         line = [
             *build.zig(),
             "-target",
-            target,
+            "aarch64-macos",
             "-O2",
             "-S",
             "-Wno-unused-command-line-argument",
@@ -162,5 +160,7 @@ def test_the_c_target_compiles_without_an_option(target, tmp_path):
         done = subprocess.run(line, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-2000:]
         assert "warning" not in done.stderr, done.stderr[-2000:]
-        fused += len(re.findall(r"^\s*v?fn?m(?:add|sub|la|ls)\w*\s", Path(tmp_path / "x.s").read_text(), re.MULTILINE))
+        fused += len(
+            re.findall(r"^\s*fn?m(?:add|sub|la|ls)\w*\s", (tmp_path / "x.s").read_text("latin-1"), re.MULTILINE)
+        )
     assert fused == 0
