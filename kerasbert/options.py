@@ -20,7 +20,7 @@ def option(
     default: Any = dataclasses.MISSING,
     help: str = "",
     *,
-    least: float | None = None,
+    least: float | tuple[float, float] | None = None,
     flag: str | bool | tuple[str, float] = True,
     recipe: bool = True,
     metavar: str | None = None,
@@ -32,7 +32,7 @@ def option(
     Args:
         default: its default; without one it is required.
         help: one line, for `--help` and the docstring.
-        least: the smallest value allowed.
+        least: the smallest value allowed, or the smallest and the largest.
         flag: `--name`, where it is not the field's own, with what 1 is there, where its unit is not the field's; False for
             none.
         recipe: whether recipes and plans may say it.
@@ -41,7 +41,8 @@ def option(
         python: what the docstring says besides.
     """
     flag, unit = flag if isinstance(flag, tuple) else (flag, None)
-    about = {"help": help, "least": least, "flag": flag, "recipe": recipe, "metavar": metavar}
+    least, most = least if isinstance(least, tuple) else (least, None)
+    about = {"help": help, "least": least, "most": most, "flag": flag, "recipe": recipe, "metavar": metavar}
     return dataclasses.field(default=default, metadata=about | {"read": read, "unit": unit, "python": python})
 
 
@@ -81,7 +82,7 @@ def check_ranges(config: Any) -> None:
 
 def check_range(field: dataclasses.Field, value: Any) -> None:
     """Refuse a value that is out of its field's range."""
-    least = field.metadata.get("least")
+    least, most = (field.metadata.get(name) for name in ("least", "most"))
     if least is None or (value is None and types.NoneType in typing.get_args(field.type)):
         return
     whole = int in types_of(field)
@@ -90,6 +91,8 @@ def check_range(field: dataclasses.Field, value: Any) -> None:
     if not (math.isfinite(number) and number >= least):
         kind = "whole number" if whole else "number"
         raise InputError(f"{field.name} must be a {kind} of at least {least}. Received: {value!r}")
+    if most is not None and number > most:
+        raise InputError(f"{field.name} must be at most {most:,}. Received: {value!r}")
 
 
 def described(fields: Mapping[str, dataclasses.Field]) -> str:

@@ -77,6 +77,7 @@ def content(counted: bool = True) -> dict[str, Any]:
         "aliases": {f"{f.name}/{alias}": f"{f.name}/{size}" for f in families for alias, size in f.aliases.items()},
         "objectives": sorted(n for n, o in registry.objectives().items() if _ours(o)),
         "tasks": sorted(n for n, task in registry.tasks().items() if _ours(task)),
+        "languages": [f.name for f in families if any(each.setting == "language" for each in f.inputs)],
         "unbounded": [family.name for family in families if family.longest(family.spec) is None],
         "model_types": model_types(families),
         "keras_objects": objects(),

@@ -358,3 +358,16 @@ def test_a_full_disk_is_told_before_the_work(world, monkeypatch, capsys, no_room
         assert line.startswith("error: cannot write ")
         assert line.endswith(": File too large. Choose another place")
     assert state(world) == before
+
+
+@pytest.mark.parametrize("kind", ["folder", "place", "table", "run", "records"])
+def test_nothing_is_put_into_a_folder_of_ours_that_is_read(world, kind):
+    """It would be foreign there; what later commands add to a run is not."""
+    before = state(world)
+    with pytest.raises(InputError, match="model/sub/out lies within model, which is read and stays as it is"):
+        outputs._check(kind, "model/sub/out", True, ["model"])
+    with pytest.raises(InputError, match="lies within to-input"):
+        outputs._check(kind, "model/sub/out", True, ["to-input"])
+    outputs._check("page", "model/report.html", True, ["model"])
+    outputs._check(kind, "someones/out", True, ["someones"])
+    assert state(world) == before

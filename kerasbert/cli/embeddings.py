@@ -14,7 +14,7 @@ from kerasbert.storage import places
 def _static(options: argparse.Namespace) -> None:
     from kerasbert.tasks import early_checks
 
-    early_checks.check_static(options.dims, options.sif)  # before TensorFlow's import
+    early_checks.check_static(options.dims, options.sif, options.model)  # before TensorFlow's import
     settings = {"dims": options.dims, "sif": options.sif, "overwrite": options.overwrite}
     check_read(options, "out")
     from kerasbert.tasks.static_embedding import static_embedding

@@ -44,9 +44,9 @@ def add_options(parser: Any, config: type, required: bool = True) -> None:
 
 
 def numbered(parser: Any, flag: str, least: float, kind: type = int, **words: Any) -> None:
-    """Declare an option that no class of options has, whose value is a number of at least `least`."""
+    """Declare an option that no class of options has, whose value is a number from `least`, to `most` where `words` have it."""
+    about = {"least": least, "most": words.pop("most", None)}
     action = parser.add_argument(flag, type=kind, **words)
-    about = {"least": least}
     action.field = dataclasses.field(metadata=about)
     action.field.name, action.field.type = action.dest, kind | None
 

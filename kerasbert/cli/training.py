@@ -304,7 +304,7 @@ def _finetune_options(add: argparse.ArgumentParser) -> None:
     add.add_argument(
         "--grid", nargs="+", metavar="NAME=VALUES", help="a run in --out for every combination: learning_rate=5e-5,3e-5"
     )
-    numbered(add, "--seeds", 1, metavar="N", help="runs of each combination of --grid (1 without it)")
+    numbered(add, "--seeds", 1, most=1000, metavar="N", help="runs of each combination of --grid (1 without it)")
     set_option(add)
     add_options(add, TasksConfig)
 

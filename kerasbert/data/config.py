@@ -19,7 +19,7 @@ class VocabularyConfig:
     """What is learned from text, and where it is kept."""
 
     kind: str = option("wordpiece", "wordpiece, bpe, word_bpe, unigram, regex or word_characters")
-    size: int = option(30000, "pieces at most")
+    size: int = option(30000, "pieces at most", least=(1, 10_000_000))
     sentinels: int = option(
         0,
         "special tokens beside them, for span corruption (T5: 100)",
@@ -55,7 +55,7 @@ class RecordsConfig:
         python="Of two names for one packing, records say the shorter; translations are of two `text_field`s",
     )
     seed: int = option(0, "of the packing", least=0)
-    shards: int | None = option(None, "number of files; by default one for every 64 MB of text", least=1)
+    shards: int | None = option(None, "number of files; by default one for every 64 MB of text", least=(1, 100_000))
     dupe_factor: int = option(
         1, "how often each document is packed", least=1, python="Each time with other pairs (BERT's option; pairs only)"
     )

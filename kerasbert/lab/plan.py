@@ -18,6 +18,7 @@ FORMAT = 1
 MARKER, LINES, TEXT = "lab.json", "results.jsonl", "text.txt"
 START = 20.0  # seconds of a process that no budget shortens: imports and compilation
 LEAST = 0.1  # of the updates
+MOST = 1000  # seeds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +105,8 @@ def make(
     seeds = recipes.SEEDS if seeds is None else seeds
     if seeds < 2:
         raise InputError(f"seeds must be at least 2, for one has no spread. Received: {seeds}")
+    if seeds > MOST:
+        raise InputError(f"seeds must be at most {MOST:,}. Received: {seeds}")
     if minutes is not None and not 0 < minutes < 1e6:
         raise InputError(f"minutes must be more than 0. Received: {minutes:g}")
     if text is not None:

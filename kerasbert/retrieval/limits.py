@@ -4,6 +4,8 @@ from typing import Any
 
 from kerasbert.errors import InputError
 
+MOST = 1000  # negatives of a row
+
 
 def check(negatives: Any, range_min: Any, range_max: Any, margin: Any, max_score: Any) -> None:
     """Refuse options by which nothing is mined.
@@ -14,6 +16,8 @@ def check(negatives: Any, range_min: Any, range_max: Any, margin: Any, max_score
     for name, value, least in (("negatives", negatives, 1), ("range_min", range_min, 0), ("range_max", range_max, 1)):
         if not (type(value) is int and value >= least) and not (name == "range_max" and value is None):
             raise InputError(f"{name} must be a whole number of at least {least}. Received: {value!r}")
+    if negatives > MOST:
+        raise InputError(f"negatives must be at most {MOST:,}, of one row. Received: {negatives}")
     if range_max is not None and range_max - range_min < negatives:
         raise InputError(
             f"from range_min {range_min} to range_max {range_max} are {max(0, range_max - range_min)} texts, expected at least "

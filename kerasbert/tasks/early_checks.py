@@ -84,16 +84,44 @@ def check_rounded(precision: str, kind: TaskKind) -> None:
 
 def check_positions(model: str | os.PathLike, length: int | None) -> None:
     """Refuse texts that are longer than the positions of a model directory of ours; of others only loading tells."""
-    content = read_json(Path(model) / "model.json")
-    family = content.get("family")
-    if length is None or family not in registry.shipped()["families"] or family in registry.shipped()["unbounded"]:
+    spec = spec_of(model) if length is not None else None
+    if (
+        spec is None
+        or length is None
+        or read_json(Path(model) / "model.json").get("family") in registry.shipped()["unbounded"]
+    ):
         return
     try:
-        most = specs.from_dict(content["spec"]).longest
-    except (InputError, AttributeError, KeyError, TypeError):  # a Spec of another class, or a damaged file
+        most = spec.longest
+    except (AttributeError, TypeError):
         return
     if length > most:
         raise InputError(f"length must be between 3 and {most}, the model's positions. Received: {length}")
+
+
+def spec_of(model: str | os.PathLike) -> specs.Spec | None:
+    """The Spec of a model directory of a family of ours; None of others, and where only loading tells."""
+    content = read_json(Path(model) / "model.json")
+    if content.get("family") not in registry.shipped()["families"]:
+        return None
+    try:
+        return specs.from_dict(content["spec"])
+    except (InputError, AttributeError, KeyError, TypeError):  # a Spec of another class, or a damaged file
+        return None
+
+
+def check_call(model: str | os.PathLike, language: str | None, prompt_name: str | None) -> None:
+    """Refuse a language or a prompt's name for a model directory that reads none."""
+    if not (language or prompt_name) or source.check(model) != "model" or spec_of(model) is None:
+        return
+    content = read_json(Path(model) / "model.json")
+    if language and content["family"] not in registry.shipped()["languages"]:
+        raise InputError(f"the model takes no language. Received: {language!r}. Leave --language out")
+    if not prompt_name:
+        return
+    if some_task(model) is None or content["task"]["kind"] != "vector":
+        raise InputError(f"prompt_name is {prompt_name!r}, and the model has no prompts: leave it out")
+    task_of(model, {"prompt_name": prompt_name})
 
 
 def check_batch(batch: Any) -> None:
@@ -119,8 +147,11 @@ def check_dims(dims: Any) -> None:
         raise InputError(f"dims must be a whole number of at least 1. Received: {dims!r}")
 
 
-def check_static(dims: Any, sif: Any) -> None:
+def check_static(dims: Any, sif: Any, model: str | os.PathLike | None = None) -> None:
     """Refuse numbers of which no static embedding is made."""
+    spec = None if model is None or source.check(model) != "model" else spec_of(model)
+    if spec is not None and type(dims) is int and dims > spec.hidden:
+        raise InputError(f"dims is {dims}, and a vector of this model has {spec.hidden} numbers")
     if type(dims) is not int or dims < 0:
         raise InputError(f"dims must be a whole number, 0 for all of the encoder. Received: {dims!r}")
     if isinstance(sif, bool) or not isinstance(sif, int | float) or not 0 <= sif < 1:

@@ -2,10 +2,11 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kerasbert import registry
+from kerasbert import spec as specs
 from kerasbert.checkpoints import source
 from kerasbert.data.records import MANIFEST
 from kerasbert.data.sources import check_texts
@@ -121,6 +122,16 @@ def check_share(name: str, share: float, run: Any, data: Any, length: int | None
     if run is not None and source.check(run) == "model":
         check_positions(run, length)
     _check_labelled(run, data)
+
+
+def check_layers(run: Any, keep: Sequence[int]) -> None:
+    """Refuse layers that a model directory has not, or one twice."""
+    found = early_checks.spec_of(run) if source.check(run) == "model" else None
+    most = specs.maybe(found, "blocks.layers", None)
+    if most is not None and (wrong := next((i for i in keep if i >= most), None)) is not None:
+        raise InputError(f"no layer has number {wrong}, expected 0 to {most - 1}")
+    if len(set(keep)) < len(keep):
+        raise InputError(f"a layer is given twice: {', '.join(map(str, sorted(keep)))}")
 
 
 def check_magnitude(run: Any, data: Any, settings: Mapping[str, Any]) -> None:

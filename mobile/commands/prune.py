@@ -82,7 +82,9 @@ def _prune(options: argparse.Namespace) -> None:
 
     if kind == "sparsity":
         early.check_magnitude(options.run, options.data, settings)
-    elif kind != "layers":
+    elif kind == "layers":
+        early.check_layers(options.run, options.layers)
+    else:
         early.check_share(kind, Fields(options)[kind], options.run, options.data, settings.get("length"))
     common = {"out": options.out, "overwrite": options.overwrite}
     check_read(options, kind, *(() if kind == "layers" else ("data",)))
