@@ -119,7 +119,8 @@ def check_call(model: str | os.PathLike, language: str | None, prompt_name: str 
         raise InputError(f"the model takes no language. Received: {language!r}. Leave --language out")
     if not prompt_name:
         return
-    if some_task(model) is None or content["task"]["kind"] != "vector":
+    task = some_task(model)
+    if task is None or "prompts" not in task.how.options:
         raise InputError(f"prompt_name is {prompt_name!r}, and the model has no prompts: leave it out")
     task_of(model, {"prompt_name": prompt_name})
 
