@@ -84,7 +84,7 @@ def check_rounded(precision: str, kind: TaskKind) -> None:
 
 def check_positions(model: str | os.PathLike, length: int | None) -> None:
     """Refuse texts that are longer than the positions of a model directory of ours; of others only loading tells."""
-    spec = spec_of(model) if length is not None else None
+    spec = spec_of(model)  # a damaged file is told without a length too
     if (
         spec is None
         or length is None
