@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kerasbert import __version__, field_names, progress, provenance, registry
-from kerasbert.cli import help, outputs, terminal
+from kerasbert import __version__, progress, provenance, registry
+from kerasbert.cli import help, meanings, outputs, terminal
 from kerasbert.cli.changes import changes_of
 from kerasbert.cli.given import Given
 from kerasbert.cli.options import check_values
@@ -98,32 +98,9 @@ class Parser(argparse.ArgumentParser):
         """Refuse an unknown option before anything else is missed."""
         for name in (arg.partition("=")[0] for arg in itertools.takewhile(lambda arg: arg != "--", args)):
             if re.fullmatch(r"--\S+|-[A-Za-z]", name) and name not in self._option_string_actions:
-                self.error(f"no option {name!r}{self._meant(name)}")
-
-    def _meant(self, name: str) -> str:
-        """What was meant: a place, by what others call it an option, by its initials, else by spelling; "" for none."""
-        known = [option for option in self._option_string_actions if option.startswith("--")]
-        foreign = name.lower().replace("_", "-")
-        places = [str(action.metavar) for action in self._actions if not action.option_strings]
-        if place := next((place for place in field_names.PLACES.get(foreign, ()) if place in places), ""):
-            return f": {place} stands without an option"
-        ours, _, value = field_names.option(name).partition(" ")
-        if ours in known:
-            return f". Here it is {ours} {value}" if value else f". Nearest: {ours!r}"
-        if foreign in field_names.ABSENT:
-            return f": {field_names.ABSENT[foreign]}"
-        letters = name.strip("-").lower()
-        begun = [option for option in known if len(letters) > 1 and option[2:].startswith(letters)]
-        if begun:
-            return f", expected {' or '.join(begun)}"
-        if held := [command for command, each in self.siblings.items() if name in each._option_string_actions]:
-            others = ", ".join(held[:4]) + (" and others" if len(held) > 4 else "")
-            return f": it is an option of {others}"
-        if name in field_names.COMPRESSING:
-            return ": it is an option of kerasbert-mobile compress"
-        initials = [option for option in known if "".join(word[:1] for word in option[2:].split("-")) == letters]
-        close = initials[0] if initials else nearest(letters, [option[2:] for option in known])
-        return f". Nearest: {'--' + close.removeprefix('--')!r}" if close else ""
+                places = [str(action.metavar) for action in self._actions if not action.option_strings]
+                meant = meanings.of_option(name, list(self._option_string_actions), places, self.siblings)
+                self.error(f"no option {name!r}{meant}")
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
         """The value of an option; what a function of ours cannot read is told by what is expected, not by its name."""
@@ -141,26 +118,12 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         if isinstance(action, argparse._SubParsersAction):
-            self.error(f"no command {value!r}{_command_meant(self.prog, str(value), action.choices)}")
+            self.error(f"no command {value!r}{meanings.of_command(self.prog, str(value), action.choices)}")
         name = "/".join(action.option_strings) or str(action.metavar or action.dest).upper()
         self.error(
             f"{name} must be one of {', '.join(map(str, action.choices))}. Received: {value!r}"
             + (f". Nearest: {close!r}" if (close := nearest(str(value), action.choices)) else "")
         )
-
-
-def _command_meant(program: str, name: str, known: Iterable[str]) -> str:
-    """The command that was meant by a name that is none, of this program or of the other; "" where none is."""
-    if name in ("version", "--version"):
-        return f": that is {program} --version"
-    other = {"kerasbert": "kerasbert-mobile", "kerasbert-mobile": "kerasbert"}.get(program, "")
-    theirs = field_names.MOBILE if other == "kerasbert-mobile" else field_names.DESK
-    if not nearest(name, known, similar=1.0) and name in theirs:  # here nothing is called so by others
-        return f": that is {other} {name}"
-    if close := nearest(name, known):
-        return f". Nearest: {close!r}"
-    close = nearest(name, theirs) if other else None
-    return f". Nearest: {other} {close}" if close else ""
 
 
 def command_line(
