@@ -28,6 +28,6 @@ fi
 
 mkdir -p "$folder"
 # the versions that the tests passed with
-npm install --prefix "$folder" --no-audit --no-fund @litertjs/core@2.5.3 playwright-core@1.65.1 typescript@5.9.3 kotlin-compiler@2.4.20
+npm install --prefix "$folder" --no-audit --no-fund @litertjs/core@2.5.3 playwright-core@1.65.1 typescript@5.9.3 axe-core@4.14.1 kotlin-compiler@2.4.20
 python -m pip install ziglang==0.17.1
 echo "KERASBERT_NPM=$folder KOTLINC=$folder/node_modules/kotlin-compiler/bin/kotlinc"

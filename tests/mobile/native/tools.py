@@ -29,11 +29,11 @@ def compiler() -> None:
         pytest.skip(str(error))
 
 
-def npm() -> Path:
-    """The folder of npm's packages; the test is skipped where there is none."""
+def npm(*names: str) -> Path:
+    """The folder of npm's packages; the test is skipped where it has not those of `names`."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(os.environ.get("KERASBERT_NPM") or cache / "kerasbert" / "npm")
-    for name in ("@litertjs/core", "playwright-core", "typescript"):
+    for name in names or ("@litertjs/core", "playwright-core", "typescript"):
         if not (folder / "node_modules" / name).is_dir():
             pytest.skip(f"needs the npm package {name}: tests/mobile/native/setup.sh")
     return folder
