@@ -16,8 +16,8 @@ Kind = str | Callable[[argparse.Namespace], str]
 """What is written, or a function of the options that says it:
 
 folder: a folder, which is refused where one is, without --overwrite; one of BEGUN: one that the command goes on with;
-place: folders within it, each asked for itself; within: files within a folder, which may hold anything; else one of
-`places.FILES`.
+place: folders within it, each asked for itself; beside: a file and a folder beside it, each asked for itself;
+within: files within a folder, which may hold anything; else one of `places.FILES`.
 """
 BEGUN = {  # kind of folder -> the file by which it is known, its name
     "run": ("run.json", "run"),
@@ -79,6 +79,9 @@ def _check(kind: str, path: Any, overwrite: bool, read: list[str]) -> None:
     elif kind == "place":
         places.check_place(path, read)
         places.check_within(path)
+    elif kind == "beside":
+        places.check_place(path, read)
+        places.check_within(os.path.dirname(path) or ".")
     elif kind == "folder":
         places.check_folder(path, overwrite, read)
     else:

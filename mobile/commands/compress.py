@@ -31,7 +31,7 @@ def add(declare: Declare) -> None:
     part.add_argument("run", nargs="?", metavar="RUN", help="directory of a fine-tuned model, or of an encoder")
     writes(
         part.add_argument("--out", required=True, metavar="FILE"),
-        lambda given: "place" if _planned_by(given) else "tflite",
+        lambda given: "beside" if _planned_by(given) else "tflite",
     )
     part.add_argument(
         "--quantize",
