@@ -96,14 +96,7 @@ def few_shot(
     model_files.say(f"few shot: {len(rows.texts)} rows make {len(pairs)} pairs{told}", config.quiet)
     options = {"loss": "cosine"}
     vectors = Task("few_shot", "vector", "text", "other", "score", metric="spearman", options=options)
-    with tempfile.TemporaryDirectory() as folder:
-        body = finetune.finetune(
-            model,
-            vectors,
-            {"train": pairs, "dev": pairs[:JUDGED]},
-            **_of_vectors(config),
-            out=os.path.join(folder, "run"),
-        )
+    body = _with_vectors(model, vectors, pairs, config)
     pooling = body.task.options.get("pooling", "mean")
     if body.task.options.get("dense"):
         model_files.say(
@@ -114,6 +107,19 @@ def few_shot(
     job = Head(body.encoder, found, sources, FinetuneConfig(**_of_head(config, len(rows.texts))))
     job.asked = asked
     return run(job)
+
+
+def _with_vectors(
+    model: str | os.PathLike | keras.Model, task: Task, pairs: list[tuple[str, str, int]], config: FinetuneConfig
+) -> keras.Model:
+    """The model whose vectors are trained on pairs, in a temporary folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "run")
+        try:
+            data = {"train": pairs, "dev": pairs[:JUDGED]}
+            return finetune.finetune(model, task, data, **_of_vectors(config), out=out)
+        except InputError as error:  # of a full disk says that the run is kept, and here it is not
+            raise InputError(str(error).partition(f". What was made is kept in {out}")[0]) from error.__cause__
 
 
 def _asked(model: str | os.PathLike | keras.Model, task: Task, rows: tuple[Rows, Rows], config: FinetuneConfig) -> Json:

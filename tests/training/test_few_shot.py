@@ -54,6 +54,17 @@ def test_what_does_not_go_with_few_rows_is_refused():
     assert TasksConfig(out="x").few_shot is False
 
 
+def test_a_full_disk_is_told_without_the_temporary_run(monkeypatch):
+    from kerasbert.training import few_shot
+
+    def full(*args, out, **options):
+        raise InputError(f"cannot write {out}/x: full. What was made is kept in {out}: the same command goes on")
+
+    monkeypatch.setattr(few_shot.finetune, "finetune", full)
+    with pytest.raises(InputError, match=r"^cannot write .*run/x: full$"):
+        few_shot._with_vectors("x", None, [("a", "b", 1)], FinetuneConfig(out="x", few_shot=True))
+
+
 def test_a_head_reads_the_pooling_that_its_task_names():
     from kerasbert.layers.readout import readout
     from kerasbert.tasks.model import TaskModel
