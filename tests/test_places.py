@@ -329,18 +329,20 @@ def test_what_a_run_gathers_is_ours(tmp_path):
     assert places.foreign(run) == "holds pictures, which is not kerasbert's"
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def no_room() -> Iterator[None]:
-    """Files stay empty, as on a full disk, which takes their names and folders."""
+    """Files stay empty, as on a full disk, which takes their names and folders; pytest's own log too, so for a call alone."""
     old, usual = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, usual[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, usual)
-    signal.signal(signal.SIGXFSZ, old)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        signal.signal(signal.SIGXFSZ, old)
 
 
 @pytest.mark.parametrize(("program", "name", "argument"), list(commands()))
-def test_a_full_disk_is_told_before_the_work(world, monkeypatch, capsys, no_room, program, name, argument):
+def test_a_full_disk_is_told_before_the_work(world, monkeypatch, capsys, program, name, argument):
     """Also in folders that are not there; a link that leads there."""
     module = PROGRAMS[program]
     top = module.parser()
@@ -353,7 +355,9 @@ def test_a_full_disk_is_told_before_the_work(world, monkeypatch, capsys, no_room
     before = state(world)
     for place in ("fresh", "fresh/er/and/er", "sub/fresh", *(["to-someones"] if argument == "submission" else [])):
         given = [f"{action.option_strings[-1]}={place}"] if action.option_strings else [place]
-        assert module.main([*arguments(command), *out, *given]) == 2
+        with no_room():
+            status = module.main([*arguments(command), *out, *given])
+        assert status == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("error: cannot write ")
         assert line.endswith(": File too large. Choose another place")
