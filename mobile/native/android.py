@@ -4,7 +4,6 @@ FOLDER becomes a Gradle project: the library, which Gradle builds with the NDK, 
 itself, compiled here without Gradle and NDK: it needs javac, Zig (`pip install ziglang`) and Kotlin's compiler.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -183,23 +182,22 @@ def aar(out: str | os.PathLike) -> Path:
     return Path(out)
 
 
+def write(out: Path, overwrite: bool = False) -> Path:
+    """The library as one file where `out` has the suffix .aar, else the project.
+
+    Raises:
+        InputError: as of both; the file exists and is not to be overwritten.
+    """
+    if out.suffix != ".aar":
+        return project(out, overwrite)
+    if out.exists() and not overwrite:
+        raise InputError(f"{out} exists, expected a new file or --overwrite")
+    return aar(out)
+
+
 def main() -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m kerasbert.mobile.native.android", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="the folder, or the file of the suffix .aar, to write")
-    parser.add_argument("--overwrite", action="store_true", help="put it in the place of an earlier one")
-    options = parser.parse_args()
-    is_file = options.out.suffix == ".aar"
-    try:
-        if is_file and options.out.exists() and not options.overwrite:
-            raise InputError(f"{options.out} exists, expected a new file or --overwrite")
-        out = aar(options.out) if is_file else project(options.out, options.overwrite)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    files = [out] if is_file else [path for path in out.rglob("*") if path.is_file()]
-    print(f"{out}: {sum(path.stat().st_size for path in files) / 1e3:.0f} kB")
-    return 0
+    return build.package("android", __doc__, write, "the folder, or the file of the suffix .aar, to write")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kerasbert.errors import InputError
@@ -115,6 +115,35 @@ def build(
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror}. Give another file: --out FILE") from error
     return out
+
+
+def package(
+    name: str,
+    about: str | None,
+    write: Callable[[Path, bool], Path],
+    place: str = "the folder to write",
+    told: str = "",
+) -> int:
+    """The command of a module that writes a package: `python -m kerasbert.mobile.native.NAME --out OUT`; -> its status.
+
+    Args:
+        about: what `--help` says.
+        write: of the place and of whether it is overwritten.
+        place: the help of --out.
+        told: what stands behind the size, with `{out}` for the place.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m kerasbert.mobile.native.{name}", description=about)
+    parser.add_argument("--out", type=Path, required=True, help=place)
+    parser.add_argument("--overwrite", action="store_true", help="put it in the place of an earlier one")
+    options = parser.parse_args()
+    try:
+        out = write(options.out, options.overwrite)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    files = [path for path in (out, *out.rglob("*")) if path.is_file()]
+    print(f"{out}: {sum(path.stat().st_size for path in files) / 1e3:.0f} kB{told.format(out=out)}")
+    return 0
 
 
 def main() -> int:

@@ -4,14 +4,12 @@ FOLDER is what `npm install FOLDER` or `npm pack FOLDER` takes: JavaScript with 
 compiles (`pip install ziglang`).
 """
 
-import argparse
 import json
 import os
 import sys
 from pathlib import Path
 
 import kerasbert
-from kerasbert.errors import InputError
 from kerasbert.storage.files import new_directory
 from . import build
 from .page import FOLDER
@@ -40,17 +38,7 @@ def write(out: str | os.PathLike, overwrite: bool = False) -> Path:
 
 def main() -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m kerasbert.mobile.native.npm", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="the folder to write")
-    parser.add_argument("--overwrite", action="store_true", help="put it in the place of an earlier one")
-    options = parser.parse_args()
-    try:
-        out = write(options.out, options.overwrite)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(f"{out}: {sum(file.stat().st_size for file in out.iterdir()) / 1e3:.0f} kB; npm install {out} @litertjs/core")
-    return 0
+    return build.package("npm", __doc__, write, told="; npm install {out} @litertjs/core")
 
 
 if __name__ == "__main__":

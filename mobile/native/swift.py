@@ -3,12 +3,10 @@
 FOLDER is what Xcode adds as a local package, or what `.package(path:)` names: the C sources as a target, and Swift's classes.
 """
 
-import argparse
 import os
 import sys
 from pathlib import Path
 
-from kerasbert.errors import InputError
 from kerasbert.storage.files import new_directory
 from . import build
 from .android import copy
@@ -39,17 +37,7 @@ def write(out: str | os.PathLike, overwrite: bool = False) -> Path:
 
 def main() -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m kerasbert.mobile.native.swift", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="the folder to write")
-    parser.add_argument("--overwrite", action="store_true", help="put it in the place of an earlier one")
-    options = parser.parse_args()
-    try:
-        out = write(options.out, options.overwrite)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(f"{out}: {sum(path.stat().st_size for path in out.rglob('*') if path.is_file()) / 1e3:.0f} kB")
-    return 0
+    return build.package("swift", __doc__, write)
 
 
 if __name__ == "__main__":
