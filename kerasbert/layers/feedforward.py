@@ -7,13 +7,13 @@ from keras import ops
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers import lora
-from kerasbert.layers.backend import affine, fused, on_tpu, project, recompute
+from kerasbert.layers.backend import affine, fused, gelu, on_tpu, project, recompute
 from kerasbert.layers.backend_fused import ByHand, column_sums, with_derivative
 from kerasbert.layers.initial import Normal
 from kerasbert.layers.random import Dropout, drop
 
 ACTIVATIONS = {
-    "gelu": lambda x: ops.gelu(x, approximate=False),
+    "gelu": gelu,
     "gelu_tanh": lambda x: ops.gelu(x, approximate=True),
     "relu": ops.relu,
     "swish": ops.silu,

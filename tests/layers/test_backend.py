@@ -59,6 +59,41 @@ def test_the_graph_optimizer_finds_what_serves():
     assert behind[3].inputs[1].op is added
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("length", [7, None])
+def test_gelu_in_16_bits_is_float64s_but_for_the_rounding_of_its_result(dtype, length):
+    import tensorflow as tf
+
+    unit = {"bfloat16": 2.0**-8, "float16": 2.0**-11}[dtype]  # half of the distance of two numbers, of the smaller
+    x = tf.cast(
+        np.concatenate([np.random.default_rng(3).normal(size=(5, 7)) * 3, [[0, -0.0, 9, -9, 1, -1, 88]]]), dtype
+    )
+
+    @tf.function(input_signature=[tf.TensorSpec([None, length], dtype)], autograph=False)
+    def both(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = backend.gelu(x)
+        return y, tape.gradient(y, x)
+
+    wide = tf.cast(x, tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(wide)
+        expected = tf.nn.gelu(wide, approximate=False)
+    y, gradient = both(x)
+    assert y.dtype == gradient.dtype == dtype
+    np.testing.assert_allclose(tf.cast(y, "float64"), expected, rtol=1.01 * unit, atol=1e-6)
+    np.testing.assert_allclose(tf.cast(gradient, "float64"), tape.gradient(expected, wide), rtol=1.01 * unit, atol=1e-6)
+    with backend.serving():
+        np.testing.assert_array_equal(backend.gelu(x), y)
+    # float32, and a TPU, have Keras' own
+    np.testing.assert_array_equal(
+        backend.gelu(tf.cast(x, "float32")), ops.gelu(tf.cast(x, "float32"), approximate=False)
+    )
+    with backend.as_tpu():
+        np.testing.assert_array_equal(backend.gelu(x), ops.gelu(x, approximate=False))
+
+
 def test_softmax_for_a_tpu_equals_the_plain_one_and_its_gradient():
     import tensorflow as tf
 
