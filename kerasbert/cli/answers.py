@@ -20,6 +20,7 @@ from kerasbert.cli.parser import (
     base_option,
     encoding_option,
     ensemble_option,
+    precision_option,
     show,
     task_option,
 )
@@ -39,6 +40,8 @@ def _check_predict(options: argparse.Namespace) -> None:
         tables.check_out(options.out)
     if options.explain and options.ensemble:
         raise InputError("--explain is of one model: leave out --ensemble")
+    if options.explain and options.rounding != "float32":
+        raise InputError("--explain is computed in float32: leave out --precision")
     if options.explain:
         _check_page(options)
     if options.data:
@@ -147,10 +150,11 @@ def opened(options: argparse.Namespace) -> Any:
     from kerasbert.tasks.predict import together
 
     if options.task is None:
-        return together([options.model, *options.ensemble] if options.ensemble else options.model, options.base)
+        models = [options.model, *options.ensemble] if options.ensemble else options.model
+        return together(models, options.base, options.rounding)
     if options.ensemble or options.base:
         raise InputError("--task is of a pretrained model alone: leave out --ensemble and --base")
-    return load(options.model, task=options.task)
+    return load(options.model, task=options.task, precision=options.rounding)
 
 
 def _check_page(options: argparse.Namespace) -> None:
@@ -303,7 +307,7 @@ def _about(options: argparse.Namespace) -> dict[str, Any]:
     names = ("length", "language", "task", "set", "prefix", "encoding", "delimiter", "columns")
     models = files.digest(options.model, options.base, *options.ensemble)
     about = {"model": models, "plugin": files.digest(*options.plugin), "version": __version__}
-    return about | {name: getattr(options, name) for name in names}
+    return about | {"precision": options.rounding} | {name: getattr(options, name) for name in names}
 
 
 def _submit(options: argparse.Namespace, answer: "_Answers") -> None:
@@ -368,6 +372,7 @@ def add(command: Declare) -> None:
     encoding_option(add)
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)
+    precision_option(add)
     task_option(add)
     answer_options(add)
     add.add_argument("--json", action="store_true")

@@ -5,7 +5,7 @@ import argparse
 from kerasbert import registry
 from kerasbert.cli.given import check_read
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import Declare, answer_options, answer_options_of, base_option, out_options
+from kerasbert.cli.parser import Declare, answer_options, answer_options_of, base_option, out_options, precision_option
 from kerasbert.errors import InputError
 from kerasbert.table import shipped
 
@@ -127,7 +127,5 @@ def _add_export(add: argparse.ArgumentParser) -> None:
     add.add_argument("--task", help="what a pretrained model answers without fine-tuning: fill-mask, translation")
     answer_options(add)
     add.add_argument("--length", type=int, help="longest text in tokens")
-    text = "bfloat16: half the file, faster on processors with AVX512-BF16 or AMX; of labels, numbers and vectors"
-    names = {"choices": ("float32", "bfloat16"), "default": "float32"}  # not those of a training
-    add.add_argument("--precision", dest="rounding", help=text, **names)
+    precision_option(add, "half the file, faster on processors with AVX512-BF16 or AMX; of labels, numbers and vectors")
     add.add_argument("--overwrite", action="store_true")

@@ -327,6 +327,15 @@ def ensemble_option(add: argparse.ArgumentParser) -> None:
     add.add_argument("--ensemble", action="append", default=[], metavar="RUN", help=text)
 
 
+def precision_option(
+    add: argparse.ArgumentParser,
+    text: str = "faster on processors with AVX512-BF16 or AMX; the answers differ slightly",
+) -> None:
+    """In which precision a model answers; a training has other names."""
+    choices = ("float32", "bfloat16")
+    add.add_argument("--precision", dest="rounding", choices=choices, default="float32", help=f"bfloat16: {text}")
+
+
 TASK = "task."  # what the path of an option of a task's kind begins with in --set
 
 

@@ -12,7 +12,7 @@ from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.lines import given_texts
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import Declare, out_options
+from kerasbert.cli.parser import Declare, out_options, precision_option
 from kerasbert.cli.similarity import columns_of, reading_options
 from kerasbert.data.sources import check_files
 from kerasbert.errors import InputError
@@ -41,11 +41,11 @@ def _encode(options: argparse.Namespace) -> None:
     early_checks.check_length(options.model, options.length)
     early_checks.some_task(options.model)
     texts = given_texts(options, blank=True)  # the n-th vector is the n-th line's
-    check_read(options)
+    check_read(options, "rounding")
     from kerasbert.tasks.predict import as_model, encode
     from kerasbert.tasks.prompts import tell_prompt
 
-    model = as_model(options.model)
+    model = as_model(options.model, options.rounding)
     tell_prompt(model, options.prompt_name)
     at_once = tables.WINDOW * 64
     with tables.telling_truncated(), Progress(len(texts)) as progress:
@@ -66,12 +66,12 @@ def _encode_file(options: argparse.Namespace, settings: dict[str, Any]) -> None:
     check_files([options.data])
     source = _source(options, keep_blank=True)
     settings |= {"dtype": options.dtype, "overwrite": options.overwrite}
-    check_read(options)
+    check_read(options, "rounding")
     from kerasbert.retrieval.encoding import encode_file
     from kerasbert.tasks.predict import as_model
     from kerasbert.tasks.prompts import tell_prompt
 
-    model = as_model(options.model)
+    model = as_model(options.model, options.rounding)
     tell_prompt(model, options.prompt_name)
     told = encode_file(model, source, options.out, **settings)
     count, width = told.shape
@@ -98,7 +98,7 @@ def _index(options: argparse.Namespace) -> None:
     places.check_folder(options.out, options.overwrite, [options.data])
     source = _source(options, id_column=options.id_column)
     settings = {"length": options.length, "language": options.language, "prompt_name": options.prompt_name}
-    settings["dims"] = options.dims
+    settings |= {"dims": options.dims, "precision": options.rounding}
     parts = {"dtype": options.dtype, "neighbours": options.neighbours, "words": options.words}
     check_read(options)
     from kerasbert.retrieval.building import build
@@ -206,6 +206,7 @@ def _add_encode(add: argparse.ArgumentParser) -> None:
         help="mean, first, last, max, mean_sqrt_len, weighted_mean, some of these as first+mean, or pooled; default: what the "
         "model learned to give (a vector's task, Skip-Thought), else mean",
     )
+    precision_option(add)
     _text_options(add, PROMPT)
 
 
@@ -218,6 +219,7 @@ def _add_index(add: argparse.ArgumentParser) -> None:
     text = "a graph of neighbours (faiss): no query is compared with all; default: from 50,000 texts, where faiss is installed"
     add.add_argument("--neighbours", action=argparse.BooleanOptionalAction, help=text)
     add.add_argument("--words", action="store_true", help="find texts by their words too (BM25, by bm25s)")
+    precision_option(add, "faster on processors with AVX512-BF16 or AMX, of queries too; the answers differ slightly")
     _text_options(add, f"{PROMPT}; default: the model's for documents")
 
 

@@ -21,6 +21,7 @@ from kerasbert.cli.parser import (
     base_option,
     column_options,
     ensemble_option,
+    precision_option,
     set_option,
     show,
     task_option,
@@ -318,6 +319,7 @@ def _evaluate_options(add: argparse.ArgumentParser) -> None:
     add.add_argument("--split", choices=("train", "dev", "test"), help="the part of the data that is wanted")
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help="of the texts; that of the training by default")
+    precision_option(add)
     task_option(add)
     answer_options(add)
     add.add_argument("--batch", type=int, default=64, help="texts at once")

@@ -14,7 +14,7 @@ from kerasbert.errors import InputError
 from kerasbert.export import beside, card_requests, graphs, model_card, rounded, signatures
 from kerasbert.storage import files
 from kerasbert.tasks import early_checks, predict
-from kerasbert.tasks.adapted_models import merged
+from kerasbert.tasks.adapted_models import in_bfloat16, merged
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.prompts import tell_prompt
 
@@ -81,7 +81,7 @@ def export(
         raise InputError("precision is for models of kerasbert: one of your own is exported as it computes")
     early_checks.check_rounded(precision, kind_of(model))
     longest, whole = predict.longest(model, length), model
-    model = rounded.in_bfloat16(whole) if precision == "bfloat16" else whole
+    model = in_bfloat16(whole) if precision == "bfloat16" else whole
     tell_prompt(model)
     with files.new_directory(out, replace=overwrite) as folder:
         _write(model, folder, longest)

@@ -36,7 +36,8 @@ def build(
             each; None: from 50,000 texts, where faiss is installed.
         words: bool, whether it finds texts by their words too (BM25, by bm25s).
         overwrite: bool, replace an index that is there.
-        settings: `length`, `language`, `pooling`, `dims`, `prompt_name` of `kb.encode`. By default the model's prompt
+        settings: `length`, `language`, `pooling`, `dims`, `prompt_name` of `kb.encode`, and `precision` of `kb.load`, which
+            holds for the queries too. By default the model's prompt
             "document" or "passage", where it has one, stands before the texts and "query" before queries.
 
     Returns:
@@ -67,7 +68,9 @@ def build(
 def _about(model: Any, source: Source, dtype: str, settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """What index.json will say, and the loaded model."""
     path = os.path.abspath(model) if isinstance(model, str | os.PathLike) and os.path.exists(model) else model
-    model = predict.as_model(model)
+    settings = dict(settings)
+    precision = settings.pop("precision", "float32")
+    model = predict.as_model(model, precision)
     name, query = prompt_names(model, settings.get("prompt_name"))
     settings = settings | {"prompt_name": name}
     about = {
@@ -76,6 +79,7 @@ def _about(model: Any, source: Source, dtype: str, settings: dict[str, Any]) -> 
         "model": {
             "path": os.fspath(path) if isinstance(path, str | os.PathLike) else None,
             "digest": encoding.identity(model),
+            "precision": precision,
         },
         "count": source.count,
         "width": encoding.width(model, source.texts(), settings),

@@ -30,6 +30,7 @@ def about(path: str | os.PathLike) -> Json:
         InputError: it is no index, or one of another version.
     """
     from kerasbert.retrieval import forms
+    from kerasbert.tasks import early_checks
 
     path = Path(path)
     if not is_index(path):
@@ -37,9 +38,10 @@ def about(path: str | os.PathLike) -> Json:
     try:
         found = json.loads((path / INDEX).read_text(encoding="utf-8"))
         version = found["index"]
+        early_checks.check_name_of_precision(found["model"]["precision"])
         _ = found["model"]["path"], found["count"] + found["width"], forms.DTYPES[found["dtype"]], found["query_prompt"]
         whole = set(found["settings"]) == set(SETTINGS)
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, OSError, InputError) as error:
         raise damaged(path, INDEX) from error
     if not whole:
         raise damaged(path, INDEX)

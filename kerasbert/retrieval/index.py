@@ -42,7 +42,9 @@ class Index:
         self.told: list[str] = []
         self.dtype, self.width = self.about["dtype"], self.about["width"]
         self._open()
-        self.model = predict.as_model(self._found() if model is None else model)
+        model = self._found() if model is None else model
+        on_disk = isinstance(model, str | os.PathLike)
+        self.model = predict.as_model(model, self.about["model"]["precision"]) if on_disk else model
         predict.check_ours(self.model)
         if identity(self.model) != self.about["model"]["digest"]:
             raise InputError(

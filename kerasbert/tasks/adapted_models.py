@@ -1,4 +1,4 @@
-"""Adapted models in memory: LoRA merged into the matrices, several adapters over one base."""
+"""Adapted models in memory: LoRA merged into the matrices, several adapters over one base, weights in bfloat16."""
 
 import dataclasses
 import os
@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
 from kerasbert import registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints import adapters, peft, source
 from kerasbert.checkpoints.directory import built, load_encoder
 from kerasbert.errors import InputError
+from kerasbert.layers import initial
 from kerasbert.layers.naming import names, sharing, values
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task, task_of
@@ -50,6 +53,29 @@ def rebuilt(model: Any, spec: specs.Spec, policy: Any, read: Mapping[str, Callab
     whole = _with_heads(plain, model.task, {head: values(layer) for head, layer in model.heads.items()})
     whole.directory = getattr(model, "directory", None)  # where run.json tells which rows were held out
     return whole
+
+
+def in_bfloat16(model: Any) -> Any:
+    """The model with weights and products in bfloat16; softmax and norms are computed in float32.
+
+    Half the bytes, and products that processors with AVX512-BF16 or AMX compute faster.
+
+    Raises:
+        InputError: a network that cannot be made in bfloat16, or whose weights are not its family's alone.
+    """
+    encoder = getattr(model, "encoder", model)
+    held = values(encoder)
+    kept = InputError(f"precision bfloat16: {type(encoder).__name__} is computed in float32 alone. Leave it out")
+    read = {name: lambda value=value: value for name, value in held.items()}
+    try:
+        with initial.unset():
+            made = rebuilt(model, encoder.spec, "bfloat16", read)
+    except tf.errors.InvalidArgumentError as error:  # orthogonal matrices, which LSTMs begin with
+        raise kept from error
+    other = getattr(made, "encoder", made)
+    if type(other) is not type(encoder) or names(other).keys() != held.keys():
+        raise kept
+    return made
 
 
 def load_on(directory: str | os.PathLike, base: Any) -> Any:

@@ -17,7 +17,7 @@ from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.task import by_number, read_rows, split_files, table, task_with
 
 POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "pooled")  # of `predict.encode`
-PRECISIONS = ("float32", "bfloat16")  # of an exported SavedModel
+PRECISIONS = ("float32", "bfloat16")  # of a model that answers, and of an exported SavedModel
 LARGEST = 16 * 2**20  # bytes of a file that is read here, and once more by `evaluate`
 NO_TASK = "the model has no task, expected a fine-tuned one: kerasbert finetune makes it"
 
@@ -73,13 +73,18 @@ def check_precision(model: str | os.PathLike, precision: str) -> None:
 
 def check_rounded(precision: str, kind: TaskKind) -> None:
     """Refuse a precision that is none, and bfloat16 for a kind whose answers are more than numbers."""
-    if precision not in PRECISIONS:
-        raise InputError(f"precision is one of {', '.join(PRECISIONS)}. Received: {precision!r}")
+    check_name_of_precision(precision)
     if precision == "bfloat16" and type(kind).served is not TaskKind.served:
         raise InputError(
             f"precision bfloat16 is for labels, numbers and vectors: the answers of {kind.name} are decoded in the graph, "
             "where rounding may change a text. Leave it out"
         )
+
+
+def check_name_of_precision(precision: str) -> None:
+    """Refuse a precision in which no model answers."""
+    if precision not in PRECISIONS:
+        raise InputError(f"precision is one of {', '.join(PRECISIONS)}. Received: {precision!r}")
 
 
 def check_positions(model: str | os.PathLike, length: int | None) -> None:

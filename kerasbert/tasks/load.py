@@ -14,7 +14,8 @@ from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.registry import Family
 from kerasbert.storage import files
-from kerasbert.tasks.adapted_models import load_on
+from kerasbert.tasks import early_checks
+from kerasbert.tasks.adapted_models import in_bfloat16, load_on
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task, task_of
@@ -119,7 +120,7 @@ def check_left_out(path: Path, kind: TaskKind) -> None:
             )
 
 
-def load(directory: str | os.PathLike, task: str | None = None, base: Any = None) -> Any:
+def load(directory: str | os.PathLike, task: str | None = None, base: Any = None, *, precision: str = "float32") -> Any:
     """The model of a directory, with `.tokenizer`, `.labels` and `.spec`.
 
     Args:
@@ -128,13 +129,21 @@ def load(directory: str | os.PathLike, task: str | None = None, base: Any = None
             those that write, such as "translation".
         base: of a directory of an adapter alone, ours or Hugging Face PEFT's: the directory of the model that it adapts, or
             that model, loaded: then all adapters of it share its weights in memory.
+        precision: "bfloat16": weights in half the bytes, and products that processors with AVX512-BF16 or AMX compute faster;
+            the answers differ from float32's by its rounding.
 
     Returns:
         The task's model for a fine-tuned one, else the encoder (heads of pretraining are left out).
 
     Raises:
-        InputError: no model there, an unfinished run, weights that do not fit, no heads of `task`.
+        InputError: no model there, an unfinished run, weights that do not fit, no heads of `task`, no such precision, or a
+            network that is computed in float32 alone.
     """
+    early_checks.check_name_of_precision(precision)
+    if precision == "bfloat16":
+        if os.fspath(directory).endswith(".keras"):
+            raise InputError(f"precision bfloat16 is for models of kerasbert: {directory} computes as it was made")
+        return in_bfloat16(load(directory, task, base))
     if os.fspath(directory).endswith(".keras") and os.path.isfile(directory):
         _ = [*registry.families()]  # their classes are known to Keras once they are imported
         return keras.saving.load_model(directory)

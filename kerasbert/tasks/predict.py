@@ -34,9 +34,15 @@ UNBOUNDED = 512  # tokens of a text where neither the family nor the task knows 
 _graphs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
-def as_model(model: str | os.PathLike | keras.Model) -> keras.Model:
-    """The model itself, or the one in a directory."""
-    return load(model) if isinstance(model, str | os.PathLike) else model
+def as_model(model: str | os.PathLike | keras.Model, precision: str = "float32") -> keras.Model:
+    """The model itself, or the one in a directory, in a precision of `load`."""
+    if isinstance(model, str | os.PathLike):
+        return load(model, precision=precision)
+    if precision != "float32":
+        raise InputError(
+            "precision is for a directory; a model in memory computes as it was loaded: kb.load(precision=)"
+        )
+    return model
 
 
 def check_ours(model: object) -> None:
@@ -51,11 +57,11 @@ def check_ours(model: object) -> None:
         )
 
 
-def together(model: Any, base: Any = None) -> Any:
+def together(model: Any, base: Any = None, precision: str = "float32") -> Any:
     """The model as `as_model`, or of a list of them the `Ensemble`; `base` is that of adapters (`load`)."""
     if isinstance(model, list | tuple):
-        return Ensemble([together(each, base) for each in model])
-    return answering(as_model(model)) if base is None else load(model, base=base)
+        return Ensemble([together(each, base, precision) for each in model])
+    return answering(as_model(model, precision)) if base is None else load(model, base=base, precision=precision)
 
 
 def longest(model: keras.Model, length: int | None = None) -> int:

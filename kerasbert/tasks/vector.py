@@ -221,7 +221,7 @@ class Vector(TaskKind):
         if (own := _own(outputs)) is not None:
             return own
         mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
-        return ops.sum(outputs["sequence"] * mask, axis=1) / ops.sum(mask, axis=1)
+        return ops.sum(ops.cast(outputs["sequence"], "float32") * mask, axis=1) / ops.sum(mask, axis=1)
 
     def exported(self, model, outputs, inputs) -> dict[str, Tensor]:
         if (own := _own(outputs)) is not None:

@@ -11,6 +11,7 @@ from kerasbert.errors import InputError
 from kerasbert.export import rounded
 from kerasbert.layers.naming import values
 from kerasbert.tasks import early_checks
+from kerasbert.tasks.adapted_models import in_bfloat16
 from kerasbert.tasks.base import kind_of
 from kerasbert.testing import battery
 from tests.export.served import ask, server
@@ -41,7 +42,7 @@ def test_a_classifier_in_bfloat16_answers_as_in_float32(classifier, tmp_path, ca
 def test_weights_are_rounded_and_the_model_is_left_as_it_was(tmp_path):
     model = made("bert", "regression", battery.tokenizer("wordpiece"), tmp_path)
     before = {name: np.array(value) for name, value in values(model.encoder).items()}
-    other = rounded.in_bfloat16(model)
+    other = in_bfloat16(model)
     assert (other.task, other.labels, other.tokenizer) == (model.task, model.labels, model.tokenizer)
     for name, value in values(other.encoder).items():
         rounded_once = tf.cast(tf.cast(before[name], tf.bfloat16), tf.float32)
@@ -54,7 +55,7 @@ def test_a_network_that_stays_in_float32_is_refused(tmp_path):
     """Skip-thought's GRUs begin with orthogonal matrices, which TensorFlow has no bfloat16 form of."""
     encoder = battery.Subject("skip-thought", tmp_path).encoder()
     with pytest.raises(InputError, match=r"precision bfloat16: \w+ is computed in float32 alone\. Leave it out"):
-        rounded.in_bfloat16(encoder)
+        in_bfloat16(encoder)
 
 
 def test_how_far_answers_are_is_said():
