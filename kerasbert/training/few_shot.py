@@ -68,6 +68,12 @@ class Head(finetune.FineTuning):
         super().begin(run)
 
 
+class Vectors(finetune.FineTuning):
+    """The vectors, whose run lies in a temporary folder."""
+
+    temporary = True
+
+
 def few_shot(
     model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig
 ) -> keras.Model:
@@ -114,12 +120,8 @@ def _with_vectors(
 ) -> keras.Model:
     """The model whose vectors are trained on pairs, in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "run")
-        try:
-            data = {"train": pairs, "dev": pairs[:JUDGED]}
-            return finetune.finetune(model, task, data, **_of_vectors(config), out=out)
-        except InputError as error:  # of a full disk says that the run is kept, and here it is not
-            raise InputError(str(error).partition(f". What was made is kept in {out}")[0]) from error.__cause__
+        config = FinetuneConfig(**_of_vectors(config), out=os.path.join(folder, "run"))
+        return run(Vectors(model, task, {"train": pairs, "dev": pairs[:JUDGED]}, config))
 
 
 def _asked(model: str | os.PathLike | keras.Model, task: Task, rows: tuple[Rows, Rows], config: FinetuneConfig) -> Json:

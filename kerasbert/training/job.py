@@ -1,5 +1,6 @@
 """One skeleton for whatever is trained: build it, open its run or go on with it, train, keep the weights, write the model."""
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -39,6 +40,7 @@ class Job:
         devices: tf.distribute.Strategy.
         constraint: what the weights must satisfy, or None.
         loop: int, updates in a call of the graph.
+        temporary: bool, whether the run is deleted when it ends: no command can go on with it.
     """
 
     kind: str
@@ -47,6 +49,7 @@ class Job:
     devices: tf.distribute.Strategy
     constraint: Constraint | None = None
     loop = 1
+    temporary = False
 
     def batches(self) -> Iterable[tuple[int, int]]:
         """(rows, micro-batches) of the updates: what must divide among the replicas."""
@@ -135,7 +138,7 @@ def _trained(job: Job, program: Objective) -> Any:
     first = f"{described(job.strategy)} {told(config.precision, job.strategy)}"
     for line in () if quiet else (first, *freezing.told(program.model), *job.lines()):
         model_files.say(line)
-    with opened.kept():
+    with contextlib.nullcontext() if job.temporary else opened.kept():
         return _go_on(job, program, opened)
 
 

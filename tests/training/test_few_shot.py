@@ -54,15 +54,23 @@ def test_what_does_not_go_with_few_rows_is_refused():
     assert TasksConfig(out="x").few_shot is False
 
 
-def test_a_full_disk_is_told_without_the_temporary_run(monkeypatch):
-    from kerasbert.training import few_shot
+def test_a_full_disk_is_told_without_the_temporary_run(tmp_path, monkeypatch):
+    from kerasbert.tasks.task import Task
+    from kerasbert.training import few_shot, job
 
-    def full(*args, out, **options):
-        raise InputError(f"cannot write {out}/x: full. What was made is kept in {out}: the same command goes on")
+    def full(job, program, run):
+        raise InputError("cannot write x: full") from OSError(28, "full")
 
-    monkeypatch.setattr(few_shot.finetune, "finetune", full)
-    with pytest.raises(InputError, match=r"^cannot write .*run/x: full$"):
-        few_shot._with_vectors("x", None, [("a", "b", 1)], FinetuneConfig(out="x", few_shot=True))
+    monkeypatch.setattr(job, "_go_on", full)
+    encoder = kb.build("bert/tiny", **tiny.SPEC | {"blocks.layers": 1})
+    encoder.tokenizer = tiny.tokenizer()
+    task = Task("few_shot", "vector", "text", "other", "score", metric="spearman", options={"loss": "cosine"})
+    pairs = [("a cat", "a dog", 1), ("a dog", "a cat", 0)] * 2
+    settings = {"batch": 2, "steps": 2, "length": 8, "quiet": True}
+    with pytest.raises(InputError, match=r"^cannot write x: full$"):
+        few_shot._with_vectors(encoder, task, pairs, FinetuneConfig(out="x", few_shot=True, **settings))
+    with pytest.raises(InputError, match=r"full. What was made is kept in .*/run: the same command goes on$"):
+        kb.finetune(encoder, task, {"train": pairs, "dev": pairs}, out=tmp_path / "run", **settings)
 
 
 def test_a_head_reads_the_pooling_that_its_task_names():
