@@ -195,6 +195,7 @@ def training_batches(
     """Endless batches from update `start` on, of exactly `batch` rows, or of `batch` texts with k rows each.
 
     What fills up the last batch of an epoch weighs 0. `row` counts the rows: dropout differs between those of a text.
+    `example` int32 is the number of each row in `encoded`, -1 of what fills up.
 
     Args:
         targets: of the texts, as the task's kind has scaled them. task: by default a classification.
@@ -202,7 +203,7 @@ def training_batches(
     """
     kind = find("classification") if task is None else task.how
     rows_each = encoded.units(kind.together).shape[1]
-    for indices in training_rows(encoded, batch, seed, start, kind.together):
+    for indices in _training_rows(encoded, batch, seed, start, kind.together):
         arrays = encoded.arrays(indices, longest, batch * rows_each, lengths)
         rows, owners = [encoded.rows[i] for i in indices], encoded.owners[indices]
         # of an array all at once: one by one costs a sixth of the batch
@@ -211,12 +212,11 @@ def training_batches(
         # a classification does without its task
         arrays |= kind.batch(task, rows, wanted, batch, width)  # pyright: ignore[reportArgumentType]
         arrays["row"] = np.arange(batch * rows_each, dtype="int32")
+        arrays["example"] = np.pad(indices, (0, batch * rows_each - len(indices)), constant_values=-1).astype("int32")
         yield arrays
 
 
-def training_rows(
-    encoded: Encoded, batch: int, seed: int, start: int = 0, together: bool = False
-) -> Iterator[np.ndarray]:
+def _training_rows(encoded: Encoded, batch: int, seed: int, start: int, together: bool) -> Iterator[np.ndarray]:
     """Numbers of the rows of each of `training_batches`, endless, from update `start` on."""
     units = encoded.units(together)
     per_epoch = -(-len(units) // batch)

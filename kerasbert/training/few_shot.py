@@ -18,7 +18,6 @@ from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import Task
-from kerasbert.tasks.batches import training_rows
 from kerasbert.tasks.load import load
 from kerasbert.tasks.model import POOLED, TaskObjective
 from kerasbert.tasks.task import Rows, find_labels, read_rows, split_files
@@ -41,10 +40,9 @@ class Pooled(Texts):
     vectors: np.ndarray
 
     def arrays(self, step: int) -> Iterator[dict[str, np.ndarray]]:
-        numbers = training_rows(self.encoded, self.arguments["batch"], self.arguments["seed"], step, self.together)
-        for rows, arrays in zip(numbers, super().arrays(step)):
-            filling = len(arrays["row"]) - len(rows)
-            yield arrays | {POOLED: np.pad(self.vectors[self.encoded.owners[rows]], ((0, filling), (0, 0)))}
+        for arrays in super().arrays(step):
+            rows = arrays["example"]
+            yield arrays | {POOLED: np.where(rows[:, None] >= 0, self.vectors[self.encoded.owners[rows]], 0)}
 
 
 class Head(finetune.FineTuning):

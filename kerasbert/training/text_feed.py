@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.inputs import Tensor
-from kerasbert.tasks.batches import Encoded, epoch_order, training_batches
+from kerasbert.tasks.batches import Encoded, training_batches
 from kerasbert.tasks.tables import Source
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import FinetuneConfig
@@ -34,8 +34,7 @@ class Texts(Feed):
         self.targets, self.shapes = task.how.scaled(task, targets), len(lengths) or encoded.shapes()
         self.arguments: dict[str, Any] = {"batch": config.batch, "longest": longest, "seed": config.seed}
         self.arguments |= {"task": task, "lengths": lengths}
-        self.together = task.how.together
-        units = len(encoded.units(self.together))
+        units, self.rows_each = encoded.units(task.how.together).shape
         self.epoch, mean = -(-units // config.batch), sum(row.length for row in encoded.rows) / units
         self.parts = [Part(config.updates, config.batch, config.accumulate, tokens=config.batch * mean)]
 
@@ -58,9 +57,6 @@ class Texts(Feed):
 
     def batch(self, step) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
         arrays = next(self.arrays(step))
-        owners = self.encoded.owners[self.encoded.units(self.together)[:, 0]]
-        epoch, place = divmod(step, self.epoch)
-        order = epoch_order(self.encoded, self.arguments["batch"], self.arguments["seed"], epoch, self.together)
+        first = arrays["example"][:: self.rows_each]
         # rows that fill up the batch come from nowhere and weigh nothing
-        origins = [(str(self.path), int(owners[index])) for index in order[place]]
-        return arrays, origins + [(str(self.path), -1)] * (self.arguments["batch"] - len(origins))
+        return arrays, [(str(self.path), int(self.encoded.owners[row]) if row >= 0 else -1) for row in first]

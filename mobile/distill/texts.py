@@ -1,7 +1,7 @@
 """Texts to distil on: with labels and without, what the teacher says of them, and their batches."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.storage import files
 from kerasbert.tasks import predict
-from kerasbert.tasks.batches import Encoded, epoch_order, training_batches, training_rows
+from kerasbert.tasks.batches import Encoded, training_batches
 from kerasbert.tasks.graph_values import run
 from kerasbert.tasks.task import Rows, Task
 from kerasbert.training.config import TrainConfig
@@ -70,21 +70,20 @@ class TextsFeed(Feed):
         self.encoded, self.targets, self.labelled, self.answers = encoded, rows.targets, labelled, answers
         self.arguments: dict[str, Any] = {"batch": settings.batch, "longest": longest, "seed": settings.seed}
         self.arguments["task"] = task
-        self.together = task.how.together
-        self.units, self.shapes = encoded.units(self.together), encoded.shapes()
-        self.epoch = -(-len(self.units) // settings.batch)
-        self.devices, mean = devices, sum(row.length for row in encoded.rows) / len(self.units)
+        units, self.rows_each = encoded.units(task.how.together).shape
+        self.shapes, self.epoch = encoded.shapes(), -(-units // settings.batch)
+        self.devices, mean = devices, sum(row.length for row in encoded.rows) / units
         self.parts = [Part(settings.updates, settings.batch, settings.accumulate, tokens=settings.batch * mean)]
+
+    def owners(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The text of each row of a batch, int [rows]; -1 of what fills it up."""
+        return np.where(arrays["example"] < 0, -1, self.encoded.owners[arrays["example"]])
 
     def made(self, step: int) -> Iterator[dict[str, np.ndarray]]:
         """Global batches from update `step` on."""
-        each, size, seed = self.units.shape[1], self.arguments["batch"], self.arguments["seed"]
-        numbers = training_rows(self.encoded, size, seed, step, self.together)
-        for rows, arrays in zip(numbers, training_batches(self.encoded, self.targets, start=step, **self.arguments)):
-            filling = len(arrays["row"]) - len(rows)  # -1: from no text
-            owner = np.pad(self.encoded.owners[rows], (0, filling), constant_values=-1)
-            weight = arrays["label_weight"]
-            labelled = (self.labelled[owner] * (owner >= 0))[::each].reshape(-1, *[1] * (weight.ndim - 1))
+        for arrays in training_batches(self.encoded, self.targets, start=step, **self.arguments):
+            owner, weight = self.owners(arrays), arrays["label_weight"]
+            labelled = (self.labelled[owner] * (owner >= 0))[:: self.rows_each].reshape(-1, *[1] * (weight.ndim - 1))
             arrays["label_weight"] = (weight * labelled).astype("float32")
             arrays |= {"weight": (owner >= 0).astype("float32"), "compared": (weight > 0).astype("float32")}
             yield arrays if self.answers is None else arrays | {"teacher": self.answers[owner]}
@@ -93,8 +92,6 @@ class TextsFeed(Feed):
         return (distribute(arrays, self.devices) for arrays in self.made(step))
 
     def batch(self, step):
-        size, seed = self.arguments["batch"], self.arguments["seed"]
-        epoch, place = divmod(step, self.epoch)
-        order = self.units[epoch_order(self.encoded, size, seed, epoch, self.together)[place], 0]
-        origins = [("labelled" if self.labelled[i] else "unlabelled", int(i)) for i in self.encoded.owners[order]]
-        return next(self.made(step)), origins + [("none", -1)] * (size - len(origins))
+        arrays = next(self.made(step))
+        owners = self.owners(arrays)[:: self.rows_each].tolist()
+        return arrays, [("none" if i < 0 else "labelled" if self.labelled[i] else "unlabelled", i) for i in owners]

@@ -6,7 +6,7 @@ import pytest
 from kerasbert import inputs
 from kerasbert.tasks import batches
 from kerasbert.tasks.base import find
-from kerasbert.tasks.batches import Encoded, epoch_order, ordered_batches, training_batches, training_rows
+from kerasbert.tasks.batches import Encoded, epoch_order, ordered_batches, training_batches
 
 
 def encoded(lengths, owners=None, kind="classification"):
@@ -80,12 +80,14 @@ def test_training_goes_on_from_any_update_and_fills_up_with_weight_0():
     epoch = first[:3]
     assert sorted(sum(each["label_weight"]) for each in epoch) == [1, 2, 2]
     assert [each["row"].tolist() for each in epoch] == [[0, 1]] * 3
-    for start in (0, 2):
-        numbers = training_rows(rows, 2, 3, start)
-        for each, of in zip(take(start, 4), numbers):
-            assert each["label_weight"].tolist() == [1] * len(of) + [0] * (2 - len(of))
-            assert each["label"].tolist() == [*targets[of], *[0] * (2 - len(of))]
-            assert each["padding_mask"].sum(1).tolist()[: len(of)] == [number + 2 for number in of]
+    for epoch in (first[:3], first[3:]):
+        assert sorted(np.concatenate([each["example"] for each in epoch]).tolist()) == [-1, *range(5)]
+    for each in first:
+        of = each["example"][each["example"] >= 0]
+        assert each["example"].tolist() == [*of, *[-1] * (2 - len(of))]
+        assert each["label_weight"].tolist() == [1] * len(of) + [0] * (2 - len(of))
+        assert each["label"].tolist() == [*targets[of], *[0] * (2 - len(of))]
+        assert each["padding_mask"].sum(1).tolist()[: len(of)] == [number + 2 for number in of]
     assert all(
         np.array_equal(a["label"], b["label"])
         for a, b in zip(take(0, 3), training_batches(rows, targets.tolist(), **settings))

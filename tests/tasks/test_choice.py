@@ -40,9 +40,10 @@ def test_the_rows_of_an_input_stay_together_and_the_last_fills_up():
 
 def test_a_batch_has_inputs_times_choices_and_a_row_number_each():
     batches = training_batches(encoded(), np.array([1, 2, 3], "int32"), batch=2, longest=16, seed=0, task=TASK)
-    seen = []
+    seen, numbers = [], []
     for _ in range(2):
         batch = next(batches)
+        numbers += np.split(batch["example"], 2)
         assert batch["token_ids"].shape == (8, 16)
         assert batch["row"].tolist() == list(range(8))
         assert batch["choices"].shape == (2, 4)
@@ -51,6 +52,7 @@ def test_a_batch_has_inputs_times_choices_and_a_row_number_each():
             assert chosen.tolist() == [bool(weight) and i <= label for i in range(4)]
         seen += batch["label"][batch["label_weight"] == 1].tolist()
     assert sorted(seen) == [1, 2, 3]
+    assert sorted(map(tuple, numbers)) == [(-1,) * 4, (0, 1, 1, 1), (2, 3, 4, 4), (5, 6, 7, 8)]
 
 
 def test_the_loss_by_hand_and_what_fills_up_has_no_say():
