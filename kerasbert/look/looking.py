@@ -46,7 +46,8 @@ def look(model: Any, word: str, sentences: Sequence[str], around: bool = False) 
     about |= {"layers": _layers(found), "blocks": _blocks(found), "attention": _attention(found)}
     encoder = getattr(model, "encoder", model)
     ids = [found[0].ids[place] for place in found[0].word]
-    about |= {"masked": masked(given, sentences), "table": table(encoder, ids)}
+    directory = given if isinstance(given, str | os.PathLike) else None
+    about |= {"masked": masked(model, sentences, directory), "table": table(encoder, ids)}
     about["mix"] = model.told().get("layers") if isinstance(model, TaskModel) else None
     return about | ({"surface": surface(os.fspath(given), model)} if around else {})
 

@@ -1,10 +1,12 @@
 """How sure a masked language model is of each token of the sentences (Salazar et al., 2020, section 2.1)."""
 
+import contextlib
 import math
 import os
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 
 from kerasbert.answers.tokens import POSITIONS, spelled
@@ -16,21 +18,22 @@ from kerasbert.tasks.tokens import TASK, Tokens
 ROWS = 32  # masked copies of a sentence at once: the numbers of a batch are [B, V]
 
 
-def masked(model: Any, sentences: Sequence[str]) -> dict[str, Any] | None:
+def masked(
+    model: keras.Model, sentences: Sequence[str], directory: str | os.PathLike | None = None
+) -> dict[str, Any] | None:
     """The log-probability of each token where it alone is masked; None of a model without a head for them.
 
     Args:
-        model: a directory, or a model that fills masks.
+        model: one that fills masks, or whose heads that do lie in the `directory` that it was loaded from.
 
     Returns:
         `sentences`: of each a list of tokens: `piece`, `log_probability` in nats, the `best` token and its `best_probability`;
         `perplexity`: exp of minus the mean over all tokens (equation 4).
     """
-    try:
-        model = load.load(model, task=TASK) if isinstance(model, str | os.PathLike) else model
-    except InputError:  # it was read as an encoder before: what is missing is the head
-        return None
-    if not isinstance(getattr(getattr(model, "task", None), "how", None), Tokens):
+    if not _fills(model) and directory is not None:
+        with contextlib.suppress(InputError):  # it has no such heads
+            model = load.with_heads(getattr(model, "encoder", model), directory, TASK)
+    if not _fills(model):
         return None
     encoded, most = predict.encoded_for(model.encoder, list(sentences), None), predict.longest(model, None)
     found = []
@@ -44,6 +47,11 @@ def masked(model: Any, sentences: Sequence[str]) -> dict[str, Any] | None:
         found.append(_of(model, batch, ids, places))
     every = [token["log_probability"] for tokens in found for token in tokens]
     return {"sentences": found, "perplexity": math.exp(-float(np.mean(every))) if every else None}
+
+
+def _fills(model: keras.Model) -> bool:
+    """Whether a model fills masks."""
+    return isinstance(getattr(getattr(model, "task", None), "how", None), Tokens)
 
 
 def _of(model: Any, batch: dict[str, np.ndarray], ids: np.ndarray, places: np.ndarray) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints import adapters, source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
+from kerasbert.layers.encoder import Encoder
 from kerasbert.registry import Family
 from kerasbert.storage import files
 from kerasbert.tasks import early_checks
@@ -151,24 +152,48 @@ def load(directory: str | os.PathLike, task: str | None = None, base: Any = None
         return load_on(directory, base)
     path = source.directory(directory)
     encoder, info = checkpoints.load_encoder(path)
-    declared = task_of(info) if task is None else registry.task(task)
-    if declared is None:
-        return encoder
     if task is not None:
-        declared = declared.how.of_family(declared.how.imported(declared, info.generation), registry.family_of(encoder))
+        model = with_heads(encoder, directory, task)
+    elif (declared := task_of(info)) is None:
+        return encoder
+    else:
+        model = _headed(path, encoder, declared)
+        _take(model, path)
+    model.directory = directory  # where run.json tells which rows were held out
+    return model
+
+
+def with_heads(encoder: Encoder, directory: str | os.PathLike, task: str) -> TaskModel:
+    """The model of a task that needs no fine-tuning, of an encoder and the heads of the directory that it was loaded from.
+
+    Raises:
+        InputError: no heads of `task` there.
+    """
+    path, declared = source.directory(directory), registry.task(task)
+    generation, tensors = checkpoints.read_model_json(path).generation, checkpoints.read_tensors(path)
+    declared = declared.how.of_family(declared.how.imported(declared, generation), registry.family_of(encoder))
     prefix = "heads/"
-    if task is not None and hasattr(encoder, "token_model"):
-        encoder, prefix = encoder.token_model(checkpoints.read_tensors(path)) or (encoder, prefix)
-    check_left_out(path, declared.how)
-    model = TaskModel(encoder, declared, name="label_model")
-    model.build()
-    found = checkpoints.read_tensors(path).names()
-    if task is not None and not all(any(name.startswith(f"{prefix}{head}/") for name in found) for head in model.heads):
+    if hasattr(encoder, "token_model"):
+        encoder, prefix = encoder.token_model(tensors) or (encoder, prefix)
+    model, found = _headed(path, encoder, declared), tensors.names()
+    if not all(any(name.startswith(f"{prefix}{head}/") for name in found) for head in model.heads):
         wanted = ", ".join(model.heads)
         raise InputError(
             f"{directory} has no head {wanted}, which {task} needs: expected a run of pretraining, or an import, with one"
         )
+    _take(model, path, prefix)
+    return model
+
+
+def _headed(path: Path, encoder: Encoder, task: Task) -> TaskModel:
+    """The model of a task around the encoder of a directory, its heads as yet new."""
+    check_left_out(path, task.how)
+    model = TaskModel(encoder, task, name="label_model")
+    model.build()
+    return model
+
+
+def _take(model: TaskModel, path: Path, prefix: str = "heads/") -> None:
+    """Give a model the heads of a directory, whose names begin with `prefix`."""
     for name, head in model.heads.items():
         checkpoints.load_weights(path, head, f"{prefix}{name}/")
-    model.directory = directory  # where run.json tells which rows were held out
-    return model

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
-from kerasbert import registry
+from kerasbert import checkpoints, registry
 from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.layers import naming
@@ -232,6 +232,22 @@ def test_the_probability_of_a_masked_token_is_that_of_the_head(encoder, found):
     assert masked(encoder, SENTENCES) is None
     assert found["masked"] is None
     assert "has no head that fills masks" in "".join(page.masked(found))
+
+
+def test_a_directory_is_loaded_once(encoder, tmp_path, monkeypatch):
+    model, loaded, load = TaskModel(encoder, find_task("fill-mask")), [], checkpoints.load_encoder
+    model.build()
+    parts = checkpoints.ModelParts(encoder, "bert/tiny", model.heads, encoder.tokenizer)
+    folder, bare = tmp_path / "model", tmp_path / "bare"
+    for each in (folder, bare):
+        each.mkdir()
+    checkpoints.write_model(folder, parts)  # as pretraining leaves it: an encoder with heads
+    monkeypatch.setattr(checkpoints, "load_encoder", lambda path: loaded.append(path) or load(path))
+    about = look(folder, "river", SENTENCES)
+    assert loaded == [folder]
+    assert about["masked"]["perplexity"] == pytest.approx(masked(model, SENTENCES)["perplexity"], rel=1e-5)
+    checkpoints.write_model(bare, dataclasses.replace(parts, heads=None))
+    assert look(bare, "river", SENTENCES)["masked"] is None
 
 
 def test_the_token_table_is_what_numpy_says(encoder, found):
