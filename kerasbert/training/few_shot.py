@@ -14,7 +14,6 @@ import numpy as np
 from kerasbert import progress
 from kerasbert.checkpoints import source
 from kerasbert.data.dialects import default_reading
-from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import Task
@@ -25,7 +24,7 @@ from kerasbert.training import finetune, model_files
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.early import declared
 from kerasbert.training.job import run
-from kerasbert.training.runs import Run, check_place, run_in
+from kerasbert.training.runs import Run, another_run, check_place, run_in, say_finished
 from kerasbert.training.text_feed import Texts
 
 ROUNDS = 20  # R of the paper: pairs of each text with one of its label, and with one of another
@@ -143,13 +142,13 @@ def _finished(asked: dict[str, Any], config: FinetuneConfig) -> bool:
     if old is None:
         return False
     held = old.get(ASKED)
-    differ = ["it is no few-shot run"] if held is None else [name for name in asked if held.get(name) != asked[name]]
-    if differ:
-        what = differ[0] if held is None else f"other {', '.join(differ)}"
-        raise InputError(f"{config.out} holds another run: {what}. Choose another --out or pass --overwrite")
+    if held is None:
+        raise another_run(config.out, ["it is no few-shot run"])
+    if differ := [name for name in asked if held.get(name) != asked[name]]:
+        raise another_run(config.out, [f"other {', '.join(differ)}"])
     if old.get("finished_steps") is None:
         return False
-    model_files.say(f"{config.out} is finished: {old['finished_steps']} steps were made", config.quiet)
+    say_finished(config.out, old["finished_steps"], config.quiet)
     return True
 
 

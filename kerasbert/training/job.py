@@ -22,7 +22,7 @@ from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed
 from kerasbert.training.optimizers import check_rules, take_average
 from kerasbert.training.precision import told
-from kerasbert.training.runs import DataPlaces, Run, open_run
+from kerasbert.training.runs import DataPlaces, Run, open_run, say_finished
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import described
 from kerasbert.training.trainer import Trainer
@@ -133,7 +133,7 @@ def _trained(job: Job, program: Objective) -> Any:
     with job.devices.scope():
         opened = _open(job, program)
     if opened.finished:
-        model_files.say(f"{opened.directory} is finished: {config.steps} steps were made", quiet)
+        say_finished(opened.directory, config.steps, quiet)
         return job.left(opened)
     first = f"{described(job.strategy)} {told(config.precision, job.strategy)}"
     for line in () if quiet else (first, *freezing.told(program.model), *job.lines()):

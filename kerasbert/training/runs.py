@@ -259,9 +259,7 @@ def _gone_on(directory: Path | str, old: dict[str, Any], new: Mapping[str, Any],
     """The run that `old` describes, as `new` asks for it: with more steps perhaps, or at another place."""
     settings, strategy = new["settings"], new.get("strategy")
     if differ := differences(old, new):
-        raise InputError(
-            f"{directory} holds another run: {'; '.join(differ)}. Choose another --out or pass --overwrite"
-        )
+        raise another_run(directory, differ)
     changed = [name for name, value in new["environment"].items() if old.get("environment", {}).get(name) != value]
     finished = old.get("finished_steps") == settings["steps"]
     if changed and not finished:
@@ -278,6 +276,15 @@ def _gone_on(directory: Path | str, old: dict[str, Any], new: Mapping[str, Any],
         old |= {"settings": settings} | ({"strategy": strategy} if moved else {})
         _write_json(directory, old)
     return Run(directory, old, finished)
+
+
+def another_run(directory: str | os.PathLike, differ: Sequence[str]) -> InputError:
+    """The error of a place that holds another run.
+
+    Args:
+        differ: what differs, in words.
+    """
+    return InputError(f"{directory} holds another run: {'; '.join(differ)}. Choose another --out or pass --overwrite")
 
 
 def _begin_anew(directory: Path | str, description: Json) -> Run:
@@ -375,6 +382,11 @@ def _read(directory: Path | str) -> Json | None:
         return old
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({error}). Choose another --out or remove the folder") from error
+
+
+def say_finished(directory: str | os.PathLike, steps: int | None, quiet: bool) -> None:
+    """Tell that nothing is trained, for a run has all its steps."""
+    say(f"{directory} is finished: {steps} steps were made", quiet)
 
 
 def say(line: str, quiet: bool = False) -> None:
