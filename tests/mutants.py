@@ -1,9 +1,9 @@
 """Which slips of the hand the nearest tests notice: `python -m tests.mutants [--of layers text] [-n 10] [--seed 0]`.
 
-A mutant is one changed line of a file of kerasbert/<folder> (`tests.mutating`): another comparison, a boundary moved, and for or,
-a constant one off, a returned value dropped. It lives in a temporary copy of the repository. The nearest tests run there: at most
-two files of default tests, the most telling first (see `nearest`). A mutant that they do not notice survives; it is listed
-with its place. Either a test is missing, or the mutant computes the same: then it stands with the reason in
+A mutant is one changed line of a file of kerasbert/<folder> or mobile/ (`tests.mutating`): another comparison, a boundary moved,
+and for or, a constant one off, a returned value dropped. It lives in a temporary copy of the repository. The nearest tests run
+there: at most two files of default tests, the most telling first (see `nearest`). A mutant that they do not notice survives; it
+is listed with its place. Either a test is missing, or the mutant computes the same: then it stands with the reason in
 mutants_equivalent.json and is not drawn again.
 """
 
@@ -30,7 +30,7 @@ from pathlib import Path
 from tests.mutating import Mutant, compiles, mutants
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("layers", "objectives", "text", "tasks", "answers")
+FOLDERS = ("layers", "objectives", "text", "tasks", "answers", "checkpoints", "export", "mobile/runtime")
 LIGHT = ("answers",)  # folders whose own tests need no TensorFlow: others are not near
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.json")
 FILES, SECONDS = 2, 45  # of the nearest tests; seconds of a processor that a file may take
@@ -58,20 +58,22 @@ def equivalents(path: Path = EQUIVALENT) -> set[tuple[str, str, str]]:
 def candidates(folder: str) -> list[Place]:
     """All mutants of a folder but the equivalent ones."""
     known, places = equivalents(), []
-    for path in sorted((ROOT / "kerasbert" / folder).glob("*.py")):
+    for path in sorted((ROOT / ("" if folder.startswith("mobile") else "kerasbert") / folder).glob("*.py")):
         name = str(path.relative_to(ROOT))
         places += [Place(name, mutant) for mutant in mutants(path.read_text())]
     return [place for place in places if (place.path, place.mutant.old, place.mutant.change) not in known]
 
 
-def _imported(source: str) -> set[str]:
-    """Dotted names that a source text imports, anywhere."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
+def _imported(path: Path) -> set[str]:
+    """Dotted names that a file imports, anywhere."""
+    found, package = set(), _dotted(str(path.relative_to(ROOT).with_name("x.py"))).split(".")
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+            above = package[: -node.level] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            found |= {f"{module}.{alias.name}" for alias in node.names} | {module}
     return found
 
 
@@ -81,7 +83,7 @@ def _tests() -> dict[str, tuple[set[str], set[str]]]:
     found = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         source = path.read_text()
-        found[str(path.relative_to(ROOT))] = _imported(source), set(re.findall(r"\w+", source))
+        found[str(path.relative_to(ROOT))] = _imported(path), set(re.findall(r"\w+", source))
     return found
 
 
@@ -99,16 +101,26 @@ def _default(path: str) -> bool:
 
 @functools.cache
 def _importers() -> dict[str, set[str]]:
-    """Dotted module -> the files of kerasbert/ that import it."""
+    """Dotted module -> the files of kerasbert/ and mobile/ that import it."""
     found: dict[str, set[str]] = collections.defaultdict(set)
-    for path in sorted((ROOT / "kerasbert").rglob("*.py")):
-        for name in _imported(path.read_text()):
+    for path in sorted([*(ROOT / "kerasbert").rglob("*.py"), *(ROOT / "mobile").rglob("*.py")]):
+        for name in _imported(path):
             found[name].add(str(path.relative_to(ROOT)))
     return found
 
 
 def _dotted(path: str) -> str:
+    """The module of a file; mobile/ is imported as kerasbert.mobile."""
+    path = f"kerasbert/{path}" if path.startswith("mobile/") else path
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _home(path: str) -> Path:
+    """The folder of the tests of a file: that of its package, or of the nearest package above that has one."""
+    folder = Path("tests", path.removeprefix("kerasbert/")).parent
+    while not (ROOT / folder).is_dir():
+        folder = folder.parent
+    return folder
 
 
 @functools.cache
@@ -120,28 +132,27 @@ def nearest(path: str) -> tuple[str, ...]:
     of the module that the test names 2, shared with the other tests that name it. For a file that imports the module, 2 for
     its mirror and a half, shared, for the tests that import it. Less than 1.5 points: not near.
     """
-    module, folder, stem = _dotted(path), Path(path).parent.name, Path(path).stem
+    module, home, stem = _dotted(path), _home(path), Path(path).stem
+    light = Path(path).parent.name in LIGHT
     tree = ast.parse((ROOT / path).read_text())
     public = {
         node.name
         for node in tree.body
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
     }
-    importers = [other for other in _importers()[module] if Path(other).stem != "__init__"]
-    mirrors = {
-        other.replace("kerasbert/", "tests/").replace(Path(other).name, f"test_{Path(other).name}")
-        for other in importers
-    }
+    importers = _importers()[module]
+    importers = [other for other in importers if Path(other).stem != "__init__"] or importers
+    mirrors = {str(_home(other) / f"test_{Path(other).name}") for other in importers}
     dotted = {_dotted(other) for other in importers}
     scores = {}
     for test, (imported, names) in _tests().items():
         own = Path(test).stem.removeprefix("test_")
-        near = Path(test).parent.name == folder
+        near = Path(test).parent == home
         score = 1.0 * near + 3 * (module in imported)
         score += 10 * (near and own == stem) or 4 * (near and (own in stem or stem in own))
         score += sum(2 / _uses()[name] for name in public & names)
         score += 2 * (test in mirrors) + 0.5 * len(dotted & imported) / max(1, len(dotted))
-        if score >= 1.5 and _default(test) and (near or folder not in LIGHT):
+        if score >= 1.5 and _default(test) and (near or not light):
             scores[test] = score
     return tuple(sorted(scores, key=lambda test: (-scores[test], test)))
 

@@ -58,6 +58,8 @@ def test_the_mirror_is_nearest_and_answers_need_no_tensorflow():
     assert nearest("kerasbert/layers/attention.py")[0] == "tests/layers/test_attention.py"
     assert nearest("kerasbert/text/hf_spm.py")  # by what imports it
     assert all(test.startswith("tests/answers/") for test in nearest("kerasbert/answers/tokens.py"))
+    assert nearest("mobile/runtime/stored_index.py")[0] == "tests/mobile/test_stored_index.py"
+    assert nearest("mobile/runtime/opening.py")  # by a relative import
 
 
 def test_a_seed_draws_the_same_and_equivalents_are_not_drawn():
