@@ -142,9 +142,9 @@ class Kind:
         elif isinstance(value, Text) or (len(names) == 1 and not _is_nested(value)):
             value = (value,)
         if not isinstance(value, list | tuple):
-            raise InputError(f"{where} is a {type(value).__name__}, expected {_told(names)}")
+            raise InputError(f"{where} is a {type(value).__name__}, expected ({', '.join(names)})")
         if len(value) != len(names):
-            raise InputError(f"{where} has {len(value)} parts, expected {len(names)}: {_told(names)}")
+            raise InputError(f"{where} has {len(value)} parts, expected {len(names)}: ({', '.join(names)})")
         return tuple(self._part(i, each, name, where) for i, (each, name) in enumerate(zip(value, names)))
 
     def from_line(self, line: str, names: Sequence[str], where: str) -> Parts:
@@ -353,10 +353,6 @@ class Kind:
 def _is_nested(value: object) -> bool:
     """Whether a value is the one part of an input in a tuple, as rows hold a list of words."""
     return isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple)
-
-
-def _told(names: Sequence[str]) -> str:
-    return "one text" if len(names) == 1 else f"({', '.join(names)})"
 
 
 def check_type(what: str, value: Any, default: Any) -> None:
