@@ -44,7 +44,7 @@ def nothing_to_read(numbers: Sequence[int], count: int) -> str:
     return f"{len(numbers)} of {count} texts hold nothing to read and have no answer: {told}"
 
 
-def absent(value: Any) -> bool:
+def absent(value: object) -> bool:
     """Whether a value is one that is not there: None, NaN, pandas' NA and NaT."""
     return (
         value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)

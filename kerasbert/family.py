@@ -10,6 +10,7 @@ from kerasbert.inputs import TEXT, Input
 from kerasbert.poolings import READOUTS
 
 if TYPE_CHECKING:  # a phone, which comes here by way of the registry, needs no Spec
+    from kerasbert.answers.base import Kind
     from kerasbert.spec import Spec
 
 
@@ -41,12 +42,12 @@ def check_layers(kind: str, layers: float | None) -> None:
 PARTS = ("blocks",)  # of `Family.has`
 
 
-def _longest(spec: Any) -> int | None:
+def _longest(spec: object) -> int | None:
     """What a Spec says of it."""
     return getattr(spec, "longest", None)
 
 
-def _derived(spec: Any, changes: Mapping[str, Any]) -> Any:
+def _derived(spec: "Spec", changes: Mapping[str, object]) -> "Spec":
     from kerasbert.spec import derive  # a phone, which looks up a tokenizer here, needs no Spec
 
     return derive(spec, changes)
@@ -155,7 +156,7 @@ class Family:
                 f"the encoder of the family {self.name} is not called as {made}(spec, dtype=...): {error}"
             ) from error
 
-    def derive(self, name: str, *, spec: Mapping[str, Any], **changes: Any) -> "Family":
+    def derive(self, name: str, *, spec: Mapping[str, object], **changes: Any) -> "Family":
         """Another paper as a difference from this one."""
         return dataclasses.replace(self, name=name, spec=_derived(self.spec, spec), **changes)
 
@@ -164,7 +165,7 @@ class Family:
         """The class of its settings."""
         return type(self.spec)
 
-    def settings_for(self, settings: Any, kind: Any) -> Any:
+    def settings_for(self, settings: "Spec", kind: "Kind") -> "Spec":
         """The settings of a model that answers a kind of task (`answers.Kind`)."""
         changes = {} if self.for_kind is None else self.for_kind(settings, kind)
         return _derived(settings, changes) if changes else settings

@@ -80,7 +80,7 @@ def check_ranges(config: Any) -> None:
         check_range(field, getattr(config, name))
 
 
-def check_range(field: dataclasses.Field, value: Any) -> None:
+def check_range(field: dataclasses.Field, value: object) -> None:
     """Refuse a value that is out of its field's range."""
     least, most = (field.metadata.get(name) for name in ("least", "most"))
     if least is None or (value is None and types.NoneType in typing.get_args(field.type)):

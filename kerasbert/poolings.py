@@ -1,14 +1,12 @@
 """Names of the ways from the vectors of tokens to one vector; `layers.readout` computes them. Standard library only."""
 
-from typing import Any
-
 from kerasbert.errors import InputError
 
 LATE = "late"  # of labels: those of every token, averaged
 READOUTS = ("first", "last", "mean", "max", "mean_sqrt_len", "weighted_mean", "concat", "none")
 
 
-def reads_pooler(encoder: Any, pooler: bool | None, kind: str) -> bool:
+def reads_pooler(encoder: object, pooler: bool | None, kind: str) -> bool:
     """Whether a task of a kind reads the pooler's vector, of an encoder, or a class of them, that has one."""
     kinds = getattr(encoder, "pooled_kinds", None)
     return bool(pooler) and (kinds is None or kind in kinds)

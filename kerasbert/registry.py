@@ -14,7 +14,14 @@ from kerasbert.family import Family
 from kerasbert.table import PLUGINS, Table, entry_points, shipped
 
 if TYPE_CHECKING:  # a phone, which looks up a tokenizer here, needs no Spec
+    import keras
+
+    from kerasbert.checkpoints.formats import Format
+    from kerasbert.data.packing import Packing
     from kerasbert.spec import Spec
+    from kerasbert.tasks.base import Task
+    from kerasbert.text.kinds import Kind
+    from kerasbert.training.schedules import Schedule
 
 _paths: dict[str, str] = {}  # module of a plug-in file -> where it was read
 _loading: list[str] = []  # modules of plug-in files that are being run
@@ -40,21 +47,21 @@ OBJECTIVES: Table[Any] = Table(  # some stand in their paper's file
     everything="kerasbert list objectives",
     rules="kerasbert.objectives.rules:check",
 )
-TASKS: Table[Any] = Table("task", *DECLARING, everything="kerasbert list tasks", rules="kerasbert.tasks.rules:check")
+TASKS: Table["Task"] = Table("task", *DECLARING, everything="kerasbert list tasks", rules="kerasbert.tasks.rules:check")
 READERS: Table[Callable] = Table("reader of a task's files", *DECLARING, rules=FUNCTION)
 METRICS: Table[Callable] = Table("metric of a plug-in", rules=FUNCTION)
-TOKENIZERS: Table[Any] = Table(
+TOKENIZERS: Table["Kind"] = Table(
     "tokenizer kind", "kerasbert.text.files", everything="kerasbert list tokenizers", rules="kerasbert.text.kinds:check"
 )
 SEGMENTERS: Table[Callable] = Table("segmenter", rules=FUNCTION)
-PACKINGS: Table[Any] = Table(
+PACKINGS: Table["Packing"] = Table(
     "packing", "kerasbert.data.packing", everything="kerasbert data --help", rules="kerasbert.data.packing:check"
 )
 SELECTIONS: Table[Callable] = Table("select function", "kerasbert.objectives.select", rules=FUNCTION)
-SCHEDULES: Table[Any] = Table(
+SCHEDULES: Table["type[Schedule]"] = Table(
     "schedule", "kerasbert.training.schedules", rules="kerasbert.training.schedules:check_class"
 )
-FORMATS: Table[Any] = Table(
+FORMATS: Table["Format"] = Table(
     "checkpoint format",
     *(
         f"kerasbert.checkpoints.{home}"  # in this order a path is asked what it looks like
@@ -63,7 +70,7 @@ FORMATS: Table[Any] = Table(
     index="formats",
     rules="kerasbert.checkpoints.formats:check_format",
 )
-OPTIMIZERS: Table[Any] = Table(
+OPTIMIZERS: Table["type[keras.optimizers.Optimizer]"] = Table(
     "optimizer", "kerasbert.training.optimizers", rules="kerasbert.training.optimizers:check_class"
 )
 # quantization schemes stand in kerasbert.mobile.quantize.schemes: nothing here knows mobile
@@ -186,7 +193,7 @@ def objectives() -> Table[Any]:
     return OBJECTIVES
 
 
-def tasks() -> Table[Any]:
+def tasks() -> Table["Task"]:
     """Every known task by name."""
     return TASKS
 
@@ -197,7 +204,7 @@ def plugged() -> bool:
     return bool(PLUGINS)
 
 
-def task(name: str) -> Any:
+def task(name: str) -> "Task":
     """The task of a name, or of what others call it.
 
     Raises:
@@ -282,7 +289,7 @@ def family(name: str) -> Family:
     return FAMILIES.find(name)
 
 
-def family_of(encoder: Any) -> Family:
+def family_of(encoder: object) -> Family:
     """The family of an encoder: what it was built or loaded as, else the first one that has its class and kind of Spec.
 
     Raises:

@@ -10,11 +10,16 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kerasbert.adaptation import Adapters, Lora, Pals
 from kerasbert.errors import InputError, near, nearest
 from kerasbert.storage.json_view import Json
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Settings = TypeVar("Settings", bound="DataclassInstance")  # a family's: a Spec, or any frozen dataclass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +129,7 @@ class Spec:
 
     attended = "hidden"  # no field: the path of the width that the heads divide among themselves
 
-    def derive(self, changes: Mapping[str, Any]) -> Self:
+    def derive(self, changes: Mapping[str, object]) -> Self:
         """A copy with the fields at dotted paths replaced.
 
         >>> Spec().derive({"embeddings.width": 128, "dropout": 0.0}).embeddings.width
@@ -222,7 +227,7 @@ class Spec:
         return self.attention.head_size or get(self, self.attended) // self.per_layer(self.attention.heads, 0)
 
 
-def by_layer(spec: Any) -> dict[str, tuple[int, ...]]:
+def by_layer(spec: Spec) -> dict[str, tuple[int, ...]]:
     """Dotted path -> the values of a setting that has one for each layer, such as heads of a pruned model."""
     every = {path: get(spec, path) for path in paths(type(spec))}
     return {
@@ -232,7 +237,7 @@ def by_layer(spec: Any) -> dict[str, tuple[int, ...]]:
     }
 
 
-def derive(spec: Any, changes: Mapping[str, Any]) -> Any:
+def derive(spec: Settings, changes: Mapping[str, object]) -> Settings:
     """A copy of a family's settings, any frozen dataclass, with the fields at dotted paths replaced.
 
     Raises:
@@ -257,7 +262,7 @@ def check_path(path: str, known: Iterable[str]) -> None:
         raise InputError(f"no spec field {path!r}.{meant} All: {', '.join(known)}")
 
 
-def get(spec: Any, path: str) -> Any:
+def get(spec: object, path: str) -> Any:
     """The value at a dotted path."""
     for name in path.split("."):
         spec = getattr(spec, name)
@@ -283,7 +288,7 @@ def paths(kind: type) -> Mapping[str, Any]:
     return MappingProxyType(found)
 
 
-def check(path: str, value: Any, hint: Any) -> Any:
+def check(path: str, value: object, hint: Any) -> Any:
     """`value` as the field's type, or an InputError that names the field."""
     options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     for option in options:
@@ -317,7 +322,7 @@ def to_dict(spec: Any) -> Json:
     return tree
 
 
-def leaves(tree: Mapping[str, Any], prefix: str = "") -> Json:
+def leaves(tree: Mapping[str, object], prefix: str = "") -> Json:
     """The values of nested plain ones at their dotted paths.
 
     >>> leaves({"hidden": 4, "blocks": {"layers": 2}})
@@ -347,19 +352,19 @@ def from_dict(tree: Mapping[str, Any], kind: type = Spec, prefix: str = "") -> A
     return spec.validate() if hasattr(spec, "validate") else spec
 
 
-def differences(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
+def differences(one: "DataclassInstance", other: "DataclassInstance") -> dict[str, tuple[Any, Any]]:
     """Dotted path -> (value in one, value in other) where they differ."""
     every = dict.fromkeys([*paths(type(one)), *paths(type(other))])
     pairs = {path: (maybe(one, path), maybe(other, path)) for path in every}
     return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def differing(one: Any, other: Any) -> Json:
+def differing(one: "DataclassInstance", other: "DataclassInstance") -> Json:
     """Dotted path -> value in one, where another has a different one."""
     return {path: pair[0] for path, pair in differences(one, other).items()}
 
 
-def maybe(spec: Any, path: str, default: Any = None) -> Any:
+def maybe(spec: object, path: str, default: Any = None) -> Any:
     """The value at a dotted path, or `default` of settings that have no such field."""
     try:
         return get(spec, path)

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from kerasbert.blanks import blank
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row, listed
 from kerasbert.poolings import readouts_of
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
+
 
 QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
 """Names that the prompts of sentence-transformers' models have (its `encode_query` and `encode_document`)."""
@@ -152,7 +156,7 @@ class VectorKind(Kind):
         prompt = self.prompt
         return text if not prompt else prompt.encode() + text if isinstance(text, bytes) else prompt + text
 
-    def decode(self, parts, rows, outputs, labels) -> Any:
+    def decode(self, parts, rows, outputs, labels) -> Vector:
         return Vector([float(value) for value in outputs[0]], rows[0].truncated)
 
     def agreement(self, expected, received, owners=None, rows=(), ties=False) -> float:
@@ -165,7 +169,7 @@ class VectorKind(Kind):
         return "\t".join(f"{value:.6g}" for value in answer["values"])
 
 
-def prompt_tokens(tokenizer: Any, prompts: Mapping[str, str]) -> dict[str, int]:
+def prompt_tokens(tokenizer: "Tokenizer", prompts: Mapping[str, str]) -> dict[str, int]:
     """How many tokens of a row the prompts are, by name, with what a row begins with: the option `prompt_tokens`."""
     found = {}
     for name, text in prompts.items():
@@ -193,7 +197,7 @@ def check_dense(layer: Any) -> None:
         )
 
 
-def _texts(value: Any) -> list[Any]:
+def _texts(value: object) -> list[Any]:
     """A text or several as a list, without empty ones."""
     return [each for each in (value if isinstance(value, list | tuple) else [value]) if each]
 
@@ -213,7 +217,7 @@ def quantized(vectors: np.ndarray) -> np.ndarray:
 KIND = VectorKind()
 
 
-def query_vector(runner: Any, text: Any, k: int, prompt_name: str | None) -> np.ndarray:
+def query_vector(runner: Any, text: object, k: int, prompt_name: str | None) -> np.ndarray:
     """The vector [H] of a query for `k` hits, after the prompt for queries where another is not named.
 
     Raises:
@@ -253,7 +257,7 @@ class Index:
         InputError: the file gives no vectors, no texts, vectors of another shape.
     """
 
-    def __init__(self, runner: Any, texts: Sequence[Any], vectors: np.ndarray | None = None) -> None:
+    def __init__(self, runner: Any, texts: Sequence[object], vectors: np.ndarray | None = None) -> None:
         if runner.kind.name != "vector":
             raise InputError(f"{runner.path} answers with a {runner.kind.name}, expected vectors: nearest needs them")
         texts = listed(texts)
@@ -272,7 +276,7 @@ class Index:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def nearest(self, text: Any, k: int = 5, prompt_name: str | None = None) -> list[Hit]:
+    def nearest(self, text: object, k: int = 5, prompt_name: str | None = None) -> list[Hit]:
         """The k texts whose vectors have the largest cosine with that of a text, largest first; equals in their order.
 
         Args:

@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,10 @@ from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.spec import Spec
 from kerasbert.storage import files
+
+if TYPE_CHECKING:
+    from kerasbert.layers.encoder import SpecModel
+
 
 FORMAT = 1
 WEIGHTS = "adapter.safetensors"
@@ -210,7 +214,7 @@ def _merged(path: Path, *state: int) -> Path:
     return out
 
 
-def base_info(encoder: Any) -> ModelInfo:
+def base_info(encoder: "SpecModel") -> ModelInfo:
     """What model.json would say of a bare encoder."""
     family = registry.family_of(encoder).name
     return ModelInfo(family, encoder.model_name or family, encoder.spec, plugin=registry.plugin_of(encoder))

@@ -9,7 +9,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,10 @@ from kerasbert.storage.json_view import Json, JsonView
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.characters import ORDER, ROWS, CharacterWords
 from kerasbert.text.files import tokenizer_file
+
+if TYPE_CHECKING:
+    from kerasbert.spec import Spec
+
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 FORGET_BIAS = 1.0
@@ -201,7 +205,7 @@ def options_of(spec: Any) -> Json:
     """The options.json of a model of these settings."""
     content: Json = {}
 
-    def put(name: str, value: Any) -> None:
+    def put(name: str, value: object) -> None:
         *parents, last = name.split(".")
         node = content
         for part in parents:
@@ -269,7 +273,7 @@ class Datasets:
         return array if array.dtype == np.float64 else array.astype("float32")
 
 
-def covered(spec: Any, sets: Mapping[str, Shape], ignore: Sequence[str]) -> Coverage:
+def covered(spec: "Spec", sets: Mapping[str, Shape], ignore: Sequence[str]) -> Coverage:
     """What goes where."""
     known = {each.name: each for each in tensors(spec)}
     pairs = tuple(Pair(ours, each.name, False, each.shape) for each in known.values() for ours in each.ours)
@@ -284,7 +288,7 @@ def covered(spec: Any, sets: Mapping[str, Shape], ignore: Sequence[str]) -> Cove
     return Coverage(pairs, (), ignored, missing, extra, wrong)
 
 
-def _tokenizer(asked: ImportOptions, folder: Path) -> Any:
+def _tokenizer(asked: ImportOptions, folder: Path) -> Tokenizer | None:
     if asked.without_tokenizer:
         return None
     if asked.tokenizer is None and not tokenizer_file(folder):
@@ -321,7 +325,7 @@ def write(
             tokenizer.save(folder)
 
 
-def _sizes(options: Path, family: registry.Family, vocabulary: Mapping[str, int], model: str | None) -> Any:
+def _sizes(options: Path, family: registry.Family, vocabulary: Mapping[str, int], model: str | None) -> "Spec":
     """The Spec that options.json describes; of a size that was asked for."""
     if not hasattr(family.spec, "clips"):
         raise InputError(f"{options.parent} holds an ELMo, and {family.name} is none: leave model out (--model)")

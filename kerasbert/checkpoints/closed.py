@@ -169,7 +169,7 @@ def _contradicts(content: JsonMap) -> bool:
     return {str(number): name for name, number in numbers.items()} != {str(i): name for i, name in names.items()}
 
 
-def _allowed(key: str, value: Any, heads: Collection[str]) -> tuple[Any, ...] | None:
+def _allowed(key: str, value: object, heads: Collection[str]) -> tuple[Any, ...] | None:
     """Values of a key that changes numbers; None of any other key."""
     if key == "tie_word_embeddings":  # only a head over the vocabulary computes with the table
         return (True,) if _LM_HEADS & set(heads) else None

@@ -73,7 +73,7 @@ def nested(config: JsonMap, halves: Collection[str]) -> Json:
     return whole
 
 
-def to_spec(config: JsonMap, dialect: Dialect, base: specs.Spec, where: Any) -> specs.Spec:
+def to_spec(config: JsonMap, dialect: Dialect, base: specs.Spec, where: object) -> specs.Spec:
     """The Spec that a configuration describes.
 
     Args:
@@ -112,7 +112,7 @@ def to_spec(config: JsonMap, dialect: Dialect, base: specs.Spec, where: Any) -> 
         raise InputError(f"the configuration of {where}: {error}") from None
 
 
-def _changes(config: JsonMap, dialect: Dialect, base: specs.Spec, where: Any) -> Json:
+def _changes(config: JsonMap, dialect: Dialect, base: specs.Spec, where: object) -> Json:
     """What a configuration says of the Spec, by path.
 
     Raises:
@@ -135,7 +135,7 @@ def _changes(config: JsonMap, dialect: Dialect, base: specs.Spec, where: Any) ->
     return changes
 
 
-def _activation(config: JsonMap, dialect: Dialect, where: Any) -> str:
+def _activation(config: JsonMap, dialect: Dialect, where: object) -> str:
     """The activation that a configuration names."""
     key = _keys(dialect, "feedforward.activation")[0]
     said, known = config[key], _activations(dialect, key)
@@ -159,12 +159,12 @@ def _activations(dialect: Dialect, key: str) -> Mapping[str, str]:
     return dialect.values.get(key, ACTIVATIONS)
 
 
-def _ours(value: Any, values: Mapping[Any, Any]) -> Any:
+def _ours(value: object, values: Mapping[Any, Any]) -> Any:
     """A value of theirs as we write it; `values` says of which that is another."""
     return values.get(value, value) if isinstance(value, str | int) else value
 
 
-def _told(values: Mapping[str, Any], of: Any) -> Json:
+def _told(values: Mapping[str, object], of: Any) -> Json:
     """Values, those that are functions called on what they are functions of."""
     return {key: value(of) if callable(value) else value for key, value in values.items()}
 
@@ -177,7 +177,7 @@ def _usual(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> specs.Spec:
     return spec
 
 
-def _follows(path: str, sizes: JsonMap, base: specs.Spec) -> Any:
+def _follows(path: str, sizes: JsonMap, base: specs.Spec) -> object:
     """What a size that may be None is then, of the others; None where they do not tell."""
     if path == "decoder.layers":
         return sizes.get("blocks.layers")

@@ -5,7 +5,6 @@ Anything else is an error that lists all of it: a silent random initialisation i
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 from kerasbert.checkpoints.forms import Shape
 from kerasbert.checkpoints.names import Dialect, matches
@@ -47,7 +46,7 @@ class Coverage:
         """Whether every weight is assigned and no tensor is left over."""
         return not (self.missing or self.extra or self.misshaped)
 
-    def problems(self, where: Any) -> InputError:
+    def problems(self, where: object) -> InputError:
         """One line that lists everything that does not fit."""
         found = [
             f"{len(lines)} {kind}: {', '.join(lines)}"

@@ -35,7 +35,7 @@ def within(longest: Any, spec: Spec, where: Path) -> int | None:
     return min(int(longest), spec.longest or int(longest))
 
 
-def cross_encoder(found: JsonMap, classes: int, activation: Any, where: Any) -> tuple[Json, list[str]]:
+def cross_encoder(found: JsonMap, classes: int, activation: Any, where: object) -> tuple[Json, list[str]]:
     """The task of a CrossEncoder's classifier, and what is to be told of it.
 
     Args:

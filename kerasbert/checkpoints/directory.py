@@ -29,6 +29,9 @@ from kerasbert.text.languages import write_languages
 if TYPE_CHECKING:  # command lines read model.json without Keras
     import keras
 
+    from kerasbert.layers.encoder import SpecModel
+    from kerasbert.spec import Spec
+
 FORMAT = 1
 WEIGHTS = "weights.safetensors"
 
@@ -214,7 +217,7 @@ def read_model_json(directory: str | os.PathLike) -> ModelInfo:
     )
 
 
-def _spec(content: JsonMap, path: Path) -> Any:
+def _spec(content: JsonMap, path: Path) -> "Spec":
     """The settings of the family that a model.json names."""
     family, plugin = content["family"], content.get("plugin")
     if family not in registry.families() and isinstance(plugin, dict):
@@ -288,7 +291,7 @@ def head_arrays(tensors: Safetensors, head: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): tensors.read(name) for name in tensors.names() if name.startswith(prefix)}
 
 
-def load_weights(directory: str | os.PathLike, model: Any, prefix: str = "") -> None:
+def load_weights(directory: str | os.PathLike, model: "keras.layers.Layer", prefix: str = "") -> None:
     """Assign every weight of a built model or layer exactly once.
 
     Args:
@@ -350,7 +353,7 @@ def load_encoder(directory: str | os.PathLike) -> tuple[Any, ModelInfo]:
     return encoder, info
 
 
-def built(family: registry.Family, spec: specs.Spec, name: str | None = None) -> Any:
+def built(family: registry.Family, spec: specs.Spec, name: str | None = None) -> "SpecModel":
     """A built encoder of a family, which remembers its name (`family/size`)."""
     encoder = family.encoder(spec)
     if not encoder.built:

@@ -237,7 +237,7 @@ def _answers(
     return found, spec
 
 
-def _settle(theirs: _Theirs, found: Answers, pieces: Any, heads: Mapping[str, Any]) -> None:
+def _settle(theirs: _Theirs, found: Answers, pieces: Any, heads: Mapping[str, object]) -> None:
     """Refuse what is left of the configuration and changes numbers; the rest is told."""
     content, folder = theirs.content, theirs.opened.folder
     if not isinstance(content, JsonView):
@@ -285,7 +285,7 @@ def _architecture(content: JsonMap) -> str | None:
 
 
 def task_of(
-    content: JsonMap, architecture: str | None, heads: Mapping[str, Any], classes: int, pair: bool | None
+    content: JsonMap, architecture: str | None, heads: Mapping[str, object], classes: int, pair: bool | None
 ) -> Json | None:
     """The task of the heads that a file holds; None for an encoder and for heads of pretraining."""
     kind = configs.kind_of(architecture, heads)

@@ -10,7 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.checkpoints.pieces import tokenizer_in
 from kerasbert.checkpoints.plans import Plan
@@ -23,6 +23,10 @@ from kerasbert.registry import FORMATS
 from kerasbert.spec import Spec
 from kerasbert.storage import unused
 from kerasbert.storage.json_view import Json, JsonView
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
+
 
 NO_TOKENIZER = "none"  # what a user says for a model without one
 
@@ -75,7 +79,7 @@ class ImportOptions:
         """Whether a model without a tokenizer is asked for."""
         return self.tokenizer is not None and os.fspath(self.tokenizer) == NO_TOKENIZER
 
-    def tokenizer_for(self, spec: Spec, folder: Path) -> Any:
+    def tokenizer_for(self, spec: Spec, folder: Path) -> "Tokenizer | None":
         """The tokenizer that was asked for, else the folder's; None where there is none."""
         if self.without_tokenizer:
             return None
@@ -122,7 +126,7 @@ class Opened:
         """What the configuration calls the family."""
         return str((self.config or {}).get("model_type", "bert"))
 
-    def tokenizer(self, spec: Spec, asked: ImportOptions) -> Any:
+    def tokenizer(self, spec: Spec, asked: ImportOptions) -> "Tokenizer | None":
         """The tokenizer of a model of these settings; None where there is none."""
         return asked.tokenizer_for(spec, self.folder)
 

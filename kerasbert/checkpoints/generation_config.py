@@ -160,7 +160,7 @@ def _part_or_piece(number: Any, tokenizer: Tokenizer, where: str) -> str:
     return part or tokenizer.vocabulary[number]
 
 
-def _neutral(view: JsonView, values: Mapping[str, Any]) -> None:
+def _neutral(view: JsonView, values: Mapping[str, object]) -> None:
     """Note as read what is not computed here where it changes nothing."""
     plain = view.plain()
     for key, neutral in values.items():

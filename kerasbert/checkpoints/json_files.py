@@ -46,7 +46,7 @@ def _number(digits: str) -> float:
     return value
 
 
-def _check_depth(value: Any) -> None:
+def _check_depth(value: object) -> None:
     level, depth = [value], 0
     while level:
         depth += 1

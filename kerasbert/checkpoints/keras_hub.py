@@ -6,7 +6,7 @@ layer. The rows of a family's `keras_hub` dialect say which is which; blocks are
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from kerasbert.errors import InputError
 from kerasbert.spec import Spec
 from kerasbert.storage import unused
 from kerasbert.storage.json_view import JsonView
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
+
 
 _ABOUT = ("class_name", "module", "registered_name", "build_config", "compile_config", "weights", "assets", "version")
 UNREAD = {
@@ -172,7 +176,7 @@ def read_config(folder: Path) -> JsonView | None:
 class OpenedPreset(Opened):
     """A preset."""
 
-    def tokenizer(self, spec: Spec, asked: ImportOptions) -> Any:
+    def tokenizer(self, spec: Spec, asked: ImportOptions) -> "Tokenizer | None":
         """The tokenizer that was asked for, else the preset's."""
         if asked.tokenizer:
             return super().tokenizer(spec, asked)

@@ -1,11 +1,15 @@
 """T5's names in KerasHub's presets: T5Backbone, T5 v1.1 and mT5 among them."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.keras_hub_files import T5_DECODER, T5_LAYER
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.storage.json_view import Json
+
+if TYPE_CHECKING:
+    from kerasbert.spec import Spec
+
 
 ATTENTION = ("query", "key", "value", "output")
 # KerasHub's classes -> ours; the tanh approximation of GELU is a function of its own, which a configuration names in a dict
@@ -23,7 +27,7 @@ class T5KerasHub(Dialect):
         gate = _GATED if config.get("use_gated_activation") else ""
         return config | {"activation": gate + name, "scaled": config.get("tie_embedding_weights") is not False}
 
-    def write_config(self, config: Json, spec: Any) -> Json:
+    def write_config(self, config: Json, spec: "Spec") -> Json:
         """As their class has it."""
         gated, name = config["activation"].startswith(_GATED), config["activation"].removeprefix(_GATED)
         function = {"module": "builtins", "class_name": "function", "registered_name": "function"}

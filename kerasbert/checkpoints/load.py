@@ -3,13 +3,16 @@
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert.checkpoints import formats, hub
 from kerasbert.checkpoints.directory import save_model
 from kerasbert.errors import InputError
 from kerasbert.options import configured
 from kerasbert.storage import files, unused
+
+if TYPE_CHECKING:
+    from kerasbert.checkpoints.coverage import Coverage
 
 
 @configured(formats.ImportOptions)
@@ -24,7 +27,7 @@ def import_checkpoint(
     overwrite: bool = False,
     build: bool = True,
     config: formats.ImportOptions,
-) -> Any:
+) -> "Coverage":
     """Read a checkpoint of others; every weight is assigned exactly once and nothing of theirs is left over.
 
     Args:

@@ -4,12 +4,17 @@ import dataclasses
 import fnmatch
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kerasbert.checkpoints.buffers import Expected
 from kerasbert.checkpoints.forms import Form
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json, JsonMap
+
+if TYPE_CHECKING:
+    from kerasbert.checkpoints.readers import Reader
+    from kerasbert.spec import Spec
+
 
 TORCH_LEAVES: Mapping[str, tuple[str, ...]] = {  # as torch calls the weights of its modules, a matrix [out, in]
     "kernel": (".weight", "T"),
@@ -135,19 +140,19 @@ class Dialect:
         """Their configuration as `config` reads it; what it is silent about was filled in."""
         return config
 
-    def write_config(self, config: Json, spec: Any) -> Json:
+    def write_config(self, config: Json, spec: "Spec") -> Json:
         """What is written, of a configuration as `config` writes it: the inverse of `read_config`, and keys that are not read."""
         return config
 
-    def written(self, spec: Any) -> JsonMap:
+    def written(self, spec: "Spec") -> JsonMap:
         """Paths of the Spec -> what an export writes there, where ours may leave it to the rest."""
         return {}
 
-    def computes(self, kind: str, spec: Any) -> bool:
+    def computes(self, kind: str, spec: "Spec") -> bool:
         """Whether their class `kind` computes what a model of the Spec does: classes that differ in more than heads."""
         return True
 
-    def in_file(self, spec: Any, tensors: Any) -> Any:
+    def in_file(self, spec: "Spec", tensors: "Reader") -> "Spec":
         """The Spec with what the tensors of a file say (paths in `by_file`); `tensors` is its Reader."""
         return spec
 

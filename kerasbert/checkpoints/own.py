@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert import registry
 from kerasbert.checkpoints.directory import built, head_arrays, head_names, load_encoder, read_model_json, read_tensors
@@ -12,6 +12,10 @@ from kerasbert.checkpoints.source import VECTOR_FILES, VECTORS
 from kerasbert.checkpoints.vectors import read_vectors, settings_of
 from kerasbert.data.reading import plain_name
 from kerasbert.errors import InputError
+
+if TYPE_CHECKING:
+    from kerasbert.layers.encoder import SpecModel
+
 
 MODEL = "model.json"  # of a model directory
 
@@ -43,7 +47,7 @@ class Made(Format):
         ...
 
     @abstractmethod
-    def make(self, path: Path, family: registry.Family, name: str) -> Any:
+    def make(self, path: Path, family: registry.Family, name: str) -> "SpecModel":
         """The model, with `.tokenizer`."""
         ...
 
@@ -64,7 +68,7 @@ class ModelDirectory(Made):
             known = ", ".join(family.made_of) or "no other family's"
             raise InputError(f"{path} holds a model of {theirs}, and one of {family.name} is made of: {known}")
 
-    def make(self, path: Path, family: registry.Family, name: str) -> Any:
+    def make(self, path: Path, family: registry.Family, name: str) -> "SpecModel":
         """The model, of the other's encoder and what it takes of the heads."""
         encoder, tensors = load_encoder(path)[0], read_tensors(path)
         encoder.heads = {head: head_arrays(tensors, head) for head in head_names(tensors)}
@@ -85,7 +89,7 @@ class Vectors(Made):
         if not family.of_vectors:
             raise InputError(f"{path} holds word vectors, and no model of {family.name} begins with such")
 
-    def make(self, path: Path, family: registry.Family, name: str) -> Any:
+    def make(self, path: Path, family: registry.Family, name: str) -> "SpecModel":
         """The model; what is none of the vectors begins as new."""
         from kerasbert.layers.naming import names  # imports Keras; mistakes are told before that
 

@@ -153,7 +153,7 @@ def _pairs(
     return arrays, targets, rest
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return value.plain() if isinstance(value, JsonView) else value
 
 
@@ -165,7 +165,7 @@ def dialect_of(family: str) -> Dialect:
     return found
 
 
-def _kind(dialect: Dialect, task: Any) -> str | None:
+def _kind(dialect: Dialect, task: str | None) -> str | None:
     """Their class for what a task_type says; None for none of ours."""
     ending = next((ending for ending, theirs in TASKS.items() if theirs == (task or "FEATURE_EXTRACTION")), None)
     if ending is None:

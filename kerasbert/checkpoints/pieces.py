@@ -12,7 +12,7 @@ from kerasbert.text.files import tokenizer_file
 from kerasbert.text.tree import with_knowledge
 
 
-def tokenizer_in(place: Path, spec: specs.Spec, required: bool) -> Any:
+def tokenizer_in(place: Path, spec: specs.Spec, required: bool) -> Tokenizer | None:
     """The tokenizer of a checkpoint's folder; None where there is none and it is not `required`."""
     if not required and not (place.is_dir() and tokenizer_file(place)):
         return None
@@ -31,7 +31,7 @@ def with_graph(
     return planted
 
 
-def fitting(tokenizer: Tokenizer | None, place: Path, spec: specs.Spec) -> Any:
+def fitting(tokenizer: Tokenizer | None, place: Path, spec: specs.Spec) -> Tokenizer | None:
     """A tokenizer whose ids and segments the checkpoint's tables have."""
     if tokenizer is not None and tokenizer.size > spec.embeddings.vocabulary:
         raise InputError(

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from kerasbert.checkpoints.forms import Shape
 from kerasbert.checkpoints.readers import Reader
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
+
+if TYPE_CHECKING:
+    from kerasbert.layers.encoder import SpecModel
 
 
 @dataclasses.dataclass
@@ -35,7 +38,7 @@ class Imported:
     task: Json | None = None
     described: Json = dataclasses.field(default_factory=dict)
 
-    def build(self) -> Any:
+    def build(self) -> "SpecModel":
         """The Keras model; it takes its arrays with it."""
         encoder = self.encoder
         if isinstance(encoder, Weights):

@@ -136,11 +136,11 @@ def _entries(header: _Object, room: int) -> dict[str, tuple[str, tuple[int, ...]
     return entries
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> bool:
     return type(value) is int and 0 <= value < _LARGEST
 
 
-def _entry(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
+def _entry(name: str, entry: object) -> tuple[str, tuple[int, ...], int, int]:
     if isinstance(entry, _Object):
         if entry.twice & set(_FIELDS):
             raise ValueError(f"has a field of {name!r} twice")

@@ -9,7 +9,7 @@ What is read is what the loader of release 6.2 reads, in its order (base/modules
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.answers.vector import dense_names
 from kerasbert.checkpoints import vector_modules
@@ -20,6 +20,10 @@ from kerasbert.poolings import readouts_of
 from kerasbert.spec import Spec
 from kerasbert.storage import files, unused
 from kerasbert.storage.json_view import Json, JsonMap, JsonView
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
+
 
 MODULES = "modules.json"
 MODEL = "config_sentence_transformers.json"
@@ -106,7 +110,7 @@ class Theirs:
 
     # What the Transformer does with a text
 
-    def tokenizer(self, tokenizer: Any) -> Any:
+    def tokenizer(self, tokenizer: Any) -> "Tokenizer | None":
         """The folder's tokenizer, with lower-cased texts where the settings ask for it."""
         if (
             not self.view("settings").get("do_lower_case")

@@ -7,7 +7,7 @@ model.py; sentence-transformers 6.2, sentence_transformer/modules/static_embeddi
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,10 @@ from kerasbert.text import hf
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.hf_beside import Beside
 from kerasbert.text.hf_save import save_hf
+
+if TYPE_CHECKING:
+    from kerasbert.checkpoints.readers import Reader
+
 
 FAMILY, TABLE = "average", "embeddings/table"
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
@@ -155,7 +159,7 @@ def _read_tokenizer(path: Path) -> tuple[Tokenizer, int | None]:
     return tokenizer, cut.get("max_length")
 
 
-def _covered(tensors: Any, tokenizer: Tokenizer, place: Path, asked: ImportOptions) -> tuple[Coverage, Any, Any]:
+def _covered(tensors: "Reader", tokenizer: Tokenizer, place: Path, asked: ImportOptions) -> tuple[Coverage, Any, Any]:
     """Which tensor is the table, the shape of this, and what makes a row a piece of it: float32 [V, H] -> [V, H]."""
     held = set(tensors.names())
     name = "embeddings" if "embeddings" in held else "embedding.weight"

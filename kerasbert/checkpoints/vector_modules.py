@@ -96,7 +96,7 @@ def _shapes(layer: Mapping[str, Any], width: int) -> dict[str, tuple[int, ...]]:
     return {"linear.weight": (layer["width"], width)} | ({"linear.bias": (layer["width"],)} if layer["bias"] else {})
 
 
-def read_dense(folder: Path, layer: Mapping[str, Any], width: int, allow_pickle: bool) -> dict[str, np.ndarray]:
+def read_dense(folder: Path, layer: Mapping[str, object], width: int, allow_pickle: bool) -> dict[str, np.ndarray]:
     """The weights of a Dense: kernel [width, layer's width] and perhaps bias.
 
     Raises:

@@ -6,7 +6,6 @@ What stands beyond a file's edge sees neither: reading shows the parts of a join
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -60,7 +59,7 @@ def unwrapped(reader: Reader, own: str, ignore: Iterable[str]) -> tuple[Reader, 
         removed += wrapper
 
 
-def check_buffers(reader: Reader, dialect: Dialect, names: Iterable[str], where: Any) -> None:
+def check_buffers(reader: Reader, dialect: Dialect, names: Iterable[str], where: object) -> None:
     """Refuse what their code would have computed otherwise: tensors that `Dialect.ignored` names with what belongs there."""
     for name in names:
         expected = next((each for pattern, each in dialect.ignored.items() if matches(name, [pattern])), None)
@@ -71,7 +70,7 @@ def check_buffers(reader: Reader, dialect: Dialect, names: Iterable[str], where:
             )
 
 
-def partly_wrapped(reader: Reader, own: str, where: Any) -> InputError | None:
+def partly_wrapped(reader: Reader, own: str, where: object) -> InputError | None:
     """What to do about names of which some begin with a wrapper, for a checkpoint that does not fit; None where none do."""
     names = reader.names()
     for wrapper in WRAPPERS:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.registry import FORMATS
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.text.base import Tokenizer
+
+if TYPE_CHECKING:
+    from kerasbert.checkpoints.readers import Reader
+
 
 LM_BIAS = "heads/lm/bias"
 # of one row a piece, in families whose padding id is fixed
@@ -151,7 +155,7 @@ def _order(dialect: Dialect, info: ModelInfo, config: JsonMap, tokenizer: Tokeni
 class With:
     """Tensors of a model, and more that it computes or that are 0."""
 
-    def __init__(self, tensors: Any, more: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, tensors: "Reader | Without", more: Mapping[str, np.ndarray]) -> None:
         self.tensors, self.more = tensors, more
 
     def names(self) -> list[str]:
@@ -167,7 +171,7 @@ class With:
 class Without:
     """Tensors of a model, without those whose names begin so."""
 
-    def __init__(self, tensors: Any, beginnings: tuple[str, ...]) -> None:
+    def __init__(self, tensors: "Reader", beginnings: tuple[str, ...]) -> None:
         self.tensors, self.beginnings = tensors, beginnings
         self.shape, self.read = tensors.shape, tensors.read
 

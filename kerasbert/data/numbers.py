@@ -25,7 +25,7 @@ def parsed(value: Any) -> float:
         return float("nan")
 
 
-def doubtful(value: Any) -> bool:
+def doubtful(value: object) -> bool:
     """Whether the comma of a number may be of thousands too.
 
     >>> doubtful("1,234"), doubtful("0,234"), doubtful("1,23"), doubtful("1234,567")
@@ -35,7 +35,7 @@ def doubtful(value: Any) -> bool:
     return found is not None and len(found[3]) == 3 and 1 <= len(found[2]) <= 3 and found[2][0] != "0"
 
 
-def number(value: Any, source: str | os.PathLike | Any, where: str) -> float:
+def number(value: object, source: str | os.PathLike | Any, where: str) -> float:
     """`parsed`, and a line for the user where it has a decimal comma.
 
     Args:

@@ -16,7 +16,7 @@ from kerasbert.data import dialects, reading
 from kerasbert.data.reading import line_lists, numbered_lines, plain_name, text_chunks
 from kerasbert.errors import InputError, nearest, no_file
 from kerasbert.inputs import listed
-from kerasbert.storage.json_view import RepeatedKey, unrepeated
+from kerasbert.storage.json_view import Json, RepeatedKey, unrepeated
 from kerasbert.storage.remote import is_remote, seekable, size
 
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tsv": "tsv", ".csv": "csv", ".spacy": "spacy"}
@@ -27,6 +27,7 @@ BINARY = (".pkl", ".pickle", ".feather", ".arrow", ".orc", ".hdf", ".sav", ".dta
 OBJECT = re.compile(r'\s*(\{\s*"(?:[^"\\\n]|\\.)*"\s*:)')  # how a line of jsonl begins, and no text does
 ARRAY = re.compile(r"\s*\[\s*\{")
 BETWEEN = re.compile(r"[\s,]*")  # two elements of an array
+NumberedRow = tuple[int, Json]  # the line of a table's row, and column -> value
 
 
 def file_format(path: str | os.PathLike, encoding: str | None = None) -> str:
@@ -179,7 +180,7 @@ def numbered_table(
     format: str | None = None,
     encoding: str | None = None,
     raw: bool = False,
-) -> list[tuple[int, dict[str, Any]]]:
+) -> list[NumberedRow]:
     """(line number, row) of all rows of a table; see `read_table`. With `raw` json's numbers stay numbers."""
     (path,) = check_files([path])
     kind = format or file_format(path, encoding)
@@ -237,7 +238,7 @@ def table_rows(
     names: Sequence[str] | None = None,
     encoding: str | None = None,
     raw: bool = False,
-) -> Iterator[tuple[int, dict[str, Any]]]:
+) -> Iterator[NumberedRow]:
     """(line number, or number of the row in parquet; row) pairs; `columns` are present in each."""
     if kind in ("jsonl", "json", "parquet"):
         for line, row in _object_rows(path, kind, columns, encoding):
@@ -270,7 +271,7 @@ def table_rows(
 
 def _object_rows(
     path: str | os.PathLike, kind: str, columns: Sequence[str], encoding: str | None
-) -> Iterator[tuple[int, dict[str, Any]]]:
+) -> Iterator[NumberedRow]:
     """`objects` of a table, each with a value in all of `columns`."""
     for line, row in objects(path, kind, encoding):
         if not isinstance(row, dict):
@@ -370,7 +371,7 @@ def _parquet_rows(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
         raise InputError(f"cannot read {path} as parquet: {' '.join(str(error).split())}. Copy it again") from error
 
 
-def _json_text(value: Any) -> Any:
+def _json_text(value: object) -> object:
     if isinstance(value, str):
         return SURROGATES.sub("\ufffd", value)
     return json.dumps(value) if isinstance(value, bool | int | float) else value

@@ -11,11 +11,10 @@ from typing import Any
 
 from kerasbert.blanks import blank
 from kerasbert.data.reading import numbered_lines
-from kerasbert.data.sources import SURROGATES, TABLES, check_files, file_format, no_rows, table_rows
+from kerasbert.data.sources import SURROGATES, TABLES, NumberedRow, check_files, file_format, no_rows, table_rows
 from kerasbert.errors import InputError
 
 TEXT, PAIR = ("text",), ("text_a", "text_b")  # columns where nobody names others
-Numbered = tuple[int, dict[str, Any]]
 Line = Callable[[str, str], tuple]  # (a line, what an error calls it) -> the parts of an input
 
 
@@ -44,7 +43,7 @@ class Texts:
     columns: tuple[str, ...]
     lists: frozenset[str] = frozenset()
     line: Line = as_pair
-    rows: Sequence[Numbered] | None = None
+    rows: Sequence[NumberedRow] | None = None
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, Any], Any]]:
         """(line, row with all its columns, text or parts of the input) of each row, one without text too.
@@ -67,7 +66,7 @@ class Texts:
             raise InputError(f"{self.path} holds no text, expected at least one")
         return found
 
-    def _rows(self) -> Iterator[Numbered]:
+    def _rows(self) -> Iterator[NumberedRow]:
         if self.rows is not None:
             yield from self.rows
             return
@@ -81,12 +80,12 @@ class Texts:
                 no_rows(self.path) if self.kind in TABLES else f"{self.path} is empty, expected a text a line"
             )
 
-    def _lines(self) -> Iterator[Numbered]:
+    def _lines(self) -> Iterator[NumberedRow]:
         for number, line in numbered_lines(self.path):
             parts = self.line(line, f"{self.path}, line {number}") if len(self.columns) > 1 else (line,)
             yield number, dict(zip(self.columns, parts))
 
-    def _part(self, number: int, column: str, value: Any) -> Any:
+    def _part(self, number: int, column: str, value: object) -> object:
         if isinstance(value, str):
             return SURROGATES.sub("\ufffd", value)
         if column in self.lists and isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):

@@ -1,7 +1,6 @@
 """A recurrent decoder that attends to a source at every place and reads what it attended to at the next one."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -78,7 +77,7 @@ class AttentionalDecoder(keras.layers.Layer):
         attended = _product(ops.concatenate([seen, after[-2]], axis=-1), next(left))
         return (ops.tanh(attended + ops.cast(next(left), "float32")), *after)
 
-    def _shares(self, h: Tensor, matrix: Tensor, own: Any, source: Tensor, bias: Tensor) -> Tensor:
+    def _shares(self, h: Tensor, matrix: Tensor, own: Tensor, source: Tensor, bias: Tensor) -> Tensor:
         """How much each token of the source counts: float32 [B, S]."""
         query = _product(h, matrix) + ops.cast(own, "float32")
         scores = ops.matmul(source, ops.cast(query, source.dtype)[:, :, None])[:, :, 0]

@@ -8,7 +8,7 @@ random numbers depend on the batch, and they compute the state of finished rows 
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
@@ -19,13 +19,17 @@ from kerasbert.layers import random
 from kerasbert.layers.backend import argmax, choose, gather
 from kerasbert.layers.cache import COVERAGE, FIXED
 
+if TYPE_CHECKING:
+    import keras
+
+
 NEVER = -1e9  # a log-probability
 
 Step = Callable[[Any, Any, Mapping[str, Any]], tuple[Any, dict[str, Any]]]
 
 
 def generate(
-    model: Any,
+    model: "keras.Model",
     inputs: Mapping[str, Tensor],
     decoding: Decoding,
     *,
@@ -91,7 +95,7 @@ class _Search:
     asked: dict[str, Any]
 
     @property
-    def most(self) -> Any:
+    def most(self) -> Tensor:
         """Tokens of each row at most: int, or int32 [B]."""
         return self.asked.get("max_tokens", self.decoding.max_new_tokens)
 
@@ -114,12 +118,12 @@ class _Search:
             return {}
         return {"history": ops.pad(ops.cast(ids, "int32"), [[0, 0], [0, self.decoding.max_new_tokens + size]])}
 
-    def with_tokens(self, history: Tensor, token: Any, step: Tensor) -> Tensor:
+    def with_tokens(self, history: Tensor, token: Tensor, step: Tensor) -> Tensor:
         """Histories [B, L] with the tokens [B] of a step."""
         place = ops.equal(ops.arange(ops.shape(history)[1]), ops.expand_dims(self.column + step + 1, 1))
         return ops.where(place, ops.expand_dims(token, 1), history)
 
-    def run(self, first: Tensor, state: Mapping[str, Tensor], known: Mapping[str, Any]) -> dict[str, Tensor]:
+    def run(self, first: Tensor, state: Mapping[str, Tensor], known: Mapping[str, object]) -> dict[str, Tensor]:
         """The texts that follow `first` [B]."""
         count = self.decoding.num_return_sequences
         if count == 1:
@@ -137,7 +141,7 @@ class _Search:
         ids, scores = (ops.reshape(x, (-1, count, *x.shape[1:])) for x in (out["token_ids"], out["score"]))
         return {"token_ids": ids[:, 0], "score": scores[:, 0], "sequences": ids, "scores": scores}
 
-    def written(self, first: Tensor, state: Mapping[str, Tensor], known: Mapping[str, Any]) -> dict[str, Tensor]:
+    def written(self, first: Tensor, state: Mapping[str, Tensor], known: Mapping[str, object]) -> dict[str, Tensor]:
         """One text a row."""
         rows, length = ops.shape(first)[0], self.decoding.max_new_tokens
         fixed = {name: value for name, value in state.items() if name.startswith(FIXED)}
@@ -285,7 +289,7 @@ class _Beams(_Search):
         now = super().last(step)
         return ops.repeat(now, self.decoding.beams, axis=0) if "max_tokens" in self.asked else now
 
-    def run(self, first: Tensor, state: Mapping[str, Tensor], known: Mapping[str, Any]) -> dict[str, Tensor]:
+    def run(self, first: Tensor, state: Mapping[str, Tensor], known: Mapping[str, object]) -> dict[str, Tensor]:
         rows, count, length = ops.shape(first)[0], self.decoding.beams, self.decoding.max_new_tokens
 
         def spread(x) -> Tensor:
@@ -364,14 +368,16 @@ class _Beams(_Search):
         """What log-probabilities are divided by after a step."""
         return ops.power(ops.cast(step + 1, "float32"), self.decoding.length_penalty)
 
-    def covered(self, state: Mapping[str, Tensor], origin: Any) -> Tensor:
+    def covered(self, state: Mapping[str, Tensor], origin: Tensor) -> Tensor:
         """The coverage penalty of the continuations [B, 2K] (Wu et al., 2016, equation 14), 0 where there is none."""
         if COVERAGE not in state:
             return 0.0
         each = ops.sum(ops.log(ops.clip(state[COVERAGE], 1e-9, 1.0)), axis=-1) * self.decoding.coverage_penalty
         return choose(ops.reshape(each, (-1, self.decoding.beams)), origin)
 
-    def finished(self, at: Mapping[str, Tensor], ended: Any, best: Any, ids: Tensor, covered: Any) -> dict[str, Tensor]:
+    def finished(
+        self, at: Mapping[str, Tensor], ended: Tensor, best: Tensor, ids: Tensor, covered: Tensor
+    ) -> dict[str, Tensor]:
         """The best of the texts that ended before and end now."""
         count = self.decoding.beams
         among = ops.logical_and(ended, ops.arange(2 * count) < count)

@@ -152,7 +152,7 @@ class SparseAttention(Attention):
         full = functools.partial(super().call, x, bias, source, value, training, **at)
         return ops.cond(scoring.length <= self.sparse.limit, lambda: full()[0], lambda: over_blocks()[0]), None
 
-    def table(self, length: Any) -> tuple[Tensor, Tensor]:
+    def table(self, length: Tensor) -> tuple[Tensor, Tensor]:
         """The blocks that all but the first and last see, int32 [N, n - 2, 5 + r], and how often each counts, [n - 2, 5 + r]."""
         count = -(-length // self.sparse.block)
         both = map(ops.convert_to_tensor, plans(self.sparse, self.heads, self.longest, self.seed))
@@ -169,7 +169,7 @@ class SparseAttention(Attention):
         blocks = [ops.tile(ops.expand_dims(near, 0), (self.heads, 1, 1)), found]
         return ops.concatenate(blocks, axis=2), ops.concatenate(counts + [once] * self.sparse.random, axis=1)
 
-    def counted(self, length: Any, queries: Queries) -> Tensor:
+    def counted(self, length: Tensor, queries: Queries) -> Tensor:
         """How often a query sees a key, as what is added to its score, the logarithm: float32 [B or 1, N, Q, S]."""
         size, (blocks, counts) = self.sparse.block, self.table(length)
         same = ops.equal(ops.expand_dims(blocks, -1), ops.arange(-(-length // size), dtype="int32"))
@@ -213,7 +213,7 @@ class SparseAttention(Attention):
         found = gather(reshape(x, (batch, heads * count, size, width)), ops.reshape(index, (-1,)), axis=1)
         return reshape(found, (batch, heads, count - 2, table.shape[2] * size, width))
 
-    def bias(self, row: Row, table: Any = None, counts: Any = None) -> Tensor:
+    def bias(self, row: Row, table: Tensor = None, counts: Tensor = None) -> Tensor:
         """What is added to scores: of the inner blocks [B or 1, N, n - 2, c or 1, k c], of both ends [B or 1, 1, 2c or 1, n c].
 
         Args:

@@ -67,7 +67,7 @@ def bucketed(settings: Buckets, both_sides: bool, queries: Tensor, keys: Tensor)
     return places + ops.cast(apart > 0, "int32") * (settings.buckets // 2) if both_sides else places
 
 
-def by_head(table: Any, places: Tensor) -> Tensor:
+def by_head(table: Tensor, places: Tensor) -> Tensor:
     """What is added to scores: table [buckets, N], buckets int32 [B or 1, Q, K] -> float32 [B or 1, N, Q, K]."""
     return ops.transpose(look_up(ops.cast(table, "float32"), places), (0, 3, 1, 2))
 

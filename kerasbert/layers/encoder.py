@@ -17,7 +17,7 @@ named on the right.
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -52,8 +52,8 @@ class SpecModel(keras.Model):
     def __init__(self, spec: Spec, name: str = "encoder", **kwargs) -> None:
         super().__init__(name=name, **kwargs)
         self.spec = spec
-        self.tokenizer = None
-        self.labels = None
+        self.tokenizer: text.Tokenizer | None = None
+        self.labels: Sequence[str] | None = None
         self.model_name: str | None = None  # family/size that it was built from
 
     def build(self, shape=None) -> None:

@@ -61,7 +61,7 @@ class Recurrent(keras.layers.Layer):
         self.bias = self.add_weight(shape=(size,), initializer="zeros", name="bias", autocast=False)
         self.dropout.build()
 
-    def cell(self, x, product, state: Sequence[Any], *weights) -> State:
+    def cell(self, x, product, state: Sequence[object], *weights) -> State:
         """The state after one time: x, product float32 [B, G], the input's and the state's; states [B, width]."""
         raise NotImplementedError
 
@@ -69,7 +69,7 @@ class Recurrent(keras.layers.Layer):
         """What `cell` reads besides, in the compute type."""
         return ()
 
-    def matrix(self, training: bool = False) -> Any:
+    def matrix(self, training: bool = False) -> Tensor:
         """The recurrent matrix [H, G] of this call."""
         matrix = ops.convert_to_tensor(self.recurrent_kernel)
         return self.dropout(ops.expand_dims(matrix, 0), training=training)[0] if self.weight_drop else matrix
@@ -270,7 +270,7 @@ def recur(
     x: Tensor,
     matrix: Any,
     state: State,
-    weights: Sequence[Any] = (),
+    weights: Sequence[object] = (),
     *,
     real: Any = None,
     kept: Any = None,

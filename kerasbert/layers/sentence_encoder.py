@@ -150,7 +150,7 @@ class SentenceEncoder(SpecModel):
         """What the readers read: [B, S, R E]."""
         return self.tables(inputs["token_ids"])
 
-    def sentences(self, embedded: Any, padding_mask: Tensor, training: bool = False) -> Tensor:
+    def sentences(self, embedded: Tensor, padding_mask: Tensor, training: bool = False) -> Tensor:
         """Vectors of sentences: what `embed` gives [B, S, R E], 0/1 [B, S] -> [B, H]."""
         _, last = self.readers(ops.cast(embedded, self.compute_dtype), padding_mask, training=training)
         return ops.cast(last, self.compute_dtype)
@@ -166,7 +166,7 @@ class SentenceEncoder(SpecModel):
         return found if turned is not None else found | {"text_vector": readout(y, real, "last")}
 
 
-def _pieces(pieces: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _pieces(pieces: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Of packed_ids [B, S]: real tokens, begins of pieces, and the place that mirrors each in its piece.
 
     >>> [np.asarray(each).tolist() for each in _pieces(ops.array([[1, 1, 1, 2, 2, 0]]))][2]

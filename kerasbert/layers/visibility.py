@@ -16,7 +16,7 @@ def padding(mask: Tensor) -> Tensor:
     return ops.expand_dims(ops.cast(mask, "bool"), 1)
 
 
-def packed(packed_ids: Any) -> Tensor:
+def packed(packed_ids: Tensor) -> Tensor:
     """The pieces of a row see themselves alone (Krell et al., 2021, section 3.2): int [B, S] -> [B, S, S] bool.
 
     A piece is told by its number. Padding has the number 0 and sees padding, so that no row is empty.
@@ -24,7 +24,7 @@ def packed(packed_ids: Any) -> Tensor:
     return ops.equal(ops.expand_dims(packed_ids, 2), ops.expand_dims(packed_ids, 1))
 
 
-def tree(branch_ids: Any, entity_ids: Any) -> Tensor:
+def tree(branch_ids: Tensor, entity_ids: Tensor) -> Tensor:
     """The visible matrix of a sentence tree (Liu et al., 2019, section 4.3, equation 3): int [B, S] twice -> [B, S, S] bool.
 
     Tokens of one branch see each other, those of the trunk (branch 0) among them; a branch and its own entity see each other.
@@ -88,7 +88,7 @@ def earlier(order: Tensor, keys: Tensor) -> Tensor:
     return ops.logical_or(ops.equal(keys, 0), ops.less(keys, order))
 
 
-def with_memory(visible: Tensor, past: Any, size: Any, places: Tensor) -> Tensor:
+def with_memory(visible: Tensor, past: Tensor, size: Tensor, places: Tensor) -> Tensor:
     """Everybody sees the memory too: -> bool [B or 1, Q or 1, M + S], or None for everything.
 
     Args:

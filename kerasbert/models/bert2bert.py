@@ -20,7 +20,7 @@ Differs: the paper's counts are of the output without that map.
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
@@ -42,6 +42,10 @@ from kerasbert.layers.random import Dropout
 from kerasbert.models import bert, roberta
 from kerasbert.models.transformer import Bias
 from kerasbert.registry import Family, family_of, register
+
+if TYPE_CHECKING:
+    import keras
+
 
 SHARED = ("none", "embeddings", "all")
 SUBLAYERS = ("attention", "attention_norm", "feedforward", "feedforward_norm")
@@ -188,7 +192,7 @@ BEGINNINGS = {  # of `made` -> what begins with the pretrained weights
 
 
 def made(
-    model: Any,
+    model: "keras.Model",
     named: Bert2BertSpec | None = None,
     begun: str = "bert2bert",
     *,

@@ -183,12 +183,12 @@ class CoVe(SpecModel):
         return self.softmax.scaled(x)
 
     @property
-    def output_rows(self) -> Any:
+    def output_rows(self) -> Tensor:
         """[V, U + 1], the bias as one column more."""
         return self.softmax.output_rows
 
 
-def of_vectors(vectors: WordVectors, about: Mapping[str, Any]) -> tuple[CoVeSpec, dict[str, np.ndarray], Tokenizer]:
+def of_vectors(vectors: WordVectors, about: Mapping[str, object]) -> tuple[CoVeSpec, dict[str, np.ndarray], Tokenizer]:
     """What a model begins with: the vectors as the source's table, whole words as tokens (as `average` has them)."""
     _, arrays, tokenizer = average_of_vectors(vectors, about)
     table = arrays["embeddings/table"]

@@ -110,7 +110,7 @@ def _activation(config: JsonMap) -> str:
     return "gelu" if config.get("activation_function") == "geglu" else "silu"
 
 
-def _gate(config: JsonMap) -> Any:
+def _gate(config: JsonMap) -> object:
     """What `activation_function` says beside hidden_act."""
     said = config.get("activation_function")
     return _GATES.get(config.get("hidden_act") or _activation(config), said)

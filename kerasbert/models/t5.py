@@ -25,7 +25,7 @@ paper both are written (section 2.4).
 """
 
 import dataclasses
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from keras import ops
 
@@ -48,6 +48,9 @@ from kerasbert.spec import Attention as AttentionSpec
 from kerasbert.spec import Blocks, Embeddings
 from kerasbert.spec import FeedForward as FeedForwardSpec
 from kerasbert.storage.json_view import Json
+
+if TYPE_CHECKING:
+    from kerasbert.checkpoints.readers import Reader
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +95,7 @@ class T5Attention(Attention):
         by_input = self.initializer * shape[-1] ** -0.5
         return by_input * self.head_size**-0.5, by_input, by_input, self.initializer * inner**-0.5
 
-    def scores(self, query: Tensor, key: Tensor, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Any:
+    def scores(self, query: Tensor, key: Tensor, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Tensor:
         return with_distances(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), scoring, queries)
 
 
@@ -145,11 +148,11 @@ class T5Stack(Stack):
         made.build()
         return made
 
-    def bucketed(self, row: Tensor, keys: Tensor) -> Any:
+    def bucketed(self, row: Tensor, keys: Tensor) -> Tensor:
         """Which bucket a distance is in: places of the queries int32 [B or 1, S], K -> int32 [B or 1, S, K]."""
         return bucketed(self.spec.relative, self.both_sides, row, ops.expand_dims(ops.arange(keys, dtype="int32"), 0))
 
-    def context(self, context: Context, length: Any) -> Context:
+    def context(self, context: Context, length: Tensor) -> Context:
         assert self.relative is not None
         found = self.bucketed(*context.places(length))
         return dataclasses.replace(context, scoring=by_head(self.relative.table, found))
@@ -262,13 +265,13 @@ class T5Dialect(Dialect):
             ("encoder.", "transformer.encoder."), ("decoder.", "transformer.decoder."), ("shared", "transformer.shared")
         )
 
-    def in_file(self, spec: Any, tensors: Any) -> Any:
+    def in_file(self, spec: Spec, tensors: "Reader") -> Spec:
         """With a table of its own where the file's differs."""
         tables = ("lm_head.weight", "shared.weight")
         own = set(tables) <= set(tensors.names()) and not equal(tensors, *tables)
         return spec.derive({"output.own": True}) if own else spec
 
-    def write_config(self, config: Json, spec: Any) -> Json:
+    def write_config(self, config: Json, spec: Spec) -> Json:
         """With the ids of the released vocabulary, and whether the tables are one."""
         ids = {"decoder_start_token_id": 0, "eos_token_id": 1}
         return {"tie_word_embeddings": not spec.output.own} | ids | config

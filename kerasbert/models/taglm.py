@@ -20,7 +20,7 @@ recurrent layer and before the scores, not on the characters' numbers.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras import ops
 
@@ -37,6 +37,9 @@ from kerasbert.layers.recurrent_encoder import CELLS, Recurrence, RecurrentSpec,
 from kerasbert.models import elmo
 from kerasbert.registry import Family, register
 from kerasbert.text.characters import CHARACTERS, ROWS
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +148,7 @@ class TagLM(SpecModel):
         return {"sequence": picked(x, queries)}
 
 
-def of_elmo(model: Any, named: TagLMSpec | None) -> TagLM:
+def of_elmo(model: "keras.Model", named: TagLMSpec | None) -> TagLM:
     """A tagger over an ELMo: its language model and its vocabulary, all else as new.
 
     Args:

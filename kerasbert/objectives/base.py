@@ -259,7 +259,7 @@ class Objective:
         return dict(records.manifest["unigram"])
 
 
-def changed(settings: Any, changes: Mapping[str, Any], name: str = "the objective") -> Any:
+def changed(settings: Any, changes: Mapping[str, object], name: str = "the objective") -> Any:
     """A copy of a frozen dataclass with the fields at dotted paths replaced.
 
     Raises:

@@ -8,7 +8,6 @@ Held-out evaluation carries it through the whole text.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -171,7 +170,7 @@ class SegmentLM(TextSegments):
             )
         return super().heads(encoder)
 
-    def about(self, training: bool) -> Any:
+    def about(self, training: bool) -> Tensor:
         """The model's memory, with what the settings say otherwise."""
         settings, about = self.settings, self.model.body.spec.memory
         changes = {"length": settings.memory}

@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from kerasbert.errors import InputError
 from kerasbert.storage import places
@@ -146,7 +146,7 @@ def digest(*paths: str | os.PathLike | None) -> list[str]:
     return found
 
 
-def write_json(path: str | os.PathLike, value: Any) -> None:
+def write_json(path: str | os.PathLike, value: object) -> None:
     """Write `value` as indented json, atomically."""
     write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 

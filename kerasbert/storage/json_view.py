@@ -100,19 +100,19 @@ class JsonView(Mapping[str, Any]):
         }
 
 
-def _viewed(value: Any) -> Any:
+def _viewed(value: object) -> object:
     if isinstance(value, Mapping):
         return JsonView(value)
     return [_viewed(each) for each in value] if isinstance(value, list) else value
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, JsonView):
         return value.plain()
     return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
-def _views(value: Any) -> list[JsonView]:
+def _views(value: object) -> list[JsonView]:
     """The objects directly inside a value."""
     if isinstance(value, JsonView):
         return [value]

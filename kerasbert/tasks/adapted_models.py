@@ -19,10 +19,12 @@ from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task, task_of
 
 if TYPE_CHECKING:
+    import keras
+
     from kerasbert.layers.encoder import Encoder
 
 
-def merged(model: Any) -> Any:
+def merged(model: Any) -> "keras.Model":
     """The model with LoRA merged into its matrices, kernel + alpha / rank * A B: as large and fast as the base.
 
     Args:
@@ -55,7 +57,7 @@ def rebuilt(model: Any, spec: specs.Spec, policy: Any, read: Mapping[str, Callab
     return whole
 
 
-def in_bfloat16(model: Any) -> Any:
+def in_bfloat16(model: "keras.Model") -> "keras.Model":
     """The model with weights and products in bfloat16; softmax and norms are computed in float32.
 
     Half the bytes, and products that processors with AVX512-BF16 or AMX compute faster.
@@ -78,7 +80,7 @@ def in_bfloat16(model: Any) -> Any:
     return made
 
 
-def load_on(directory: str | os.PathLike, base: Any) -> Any:
+def load_on(directory: str | os.PathLike, base: Any) -> "keras.Model":
     """The model of a base and an adapter, whose weights but for the adapter's are the base's own in memory.
 
     Args:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kerasbert.data.dialects import say
+from kerasbert.data.sources import NumberedRow
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.tables import Memory, Source, where
 from kerasbert.tasks.unlabelled import Unlabelled
 from kerasbert.text.words import split_words
 
-Numbered = list[tuple[int, dict[str, Any]]]
 STARTS = ("start", "start_offset", "start_char", "begin")
 ENDS = ("end", "end_offset", "end_char")
 NAMES = ("label", "labels", "entity_group", "type", "tag", "entity", "entity_type")
@@ -49,12 +49,12 @@ class Format:
     read: Callable[[Any], Annotated]
 
 
-def _pair(row: Any) -> bool:
+def _pair(row: object) -> bool:
     """[text, {"entities": [...]}]: spaCy's, as it is written by hand."""
     return isinstance(row, list | tuple) and len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], Mapping)
 
 
-def _studio(row: Any) -> bool:
+def _studio(row: object) -> bool:
     return isinstance(row, Mapping) and isinstance(row.get("data"), Mapping) and "annotations" in row
 
 
@@ -73,12 +73,12 @@ def _of_studio(row: Mapping[str, Any]) -> Annotated:
     return Annotated(text, spans, utf16=True)
 
 
-def _in_studio_min(row: Any) -> bool:
+def _in_studio_min(row: object) -> bool:
     """JSON-MIN of Label Studio: lists of `{start, end, labels}` in a field of any name."""
     return isinstance(row, Mapping) and "annotation_id" in row and isinstance(row.get("text"), str)
 
 
-def _of_studio_min(row: Mapping[str, Any]) -> Annotated:
+def _of_studio_min(row: Mapping[str, object]) -> Annotated:
     held = [value for value in row.values() if isinstance(value, list) and value and isinstance(value[0], Mapping)]
     spans = next((value for value in held if {"start", "end", "labels"} <= value[0].keys()), [])
     return Annotated(row["text"], spans, utf16=True)
@@ -89,7 +89,7 @@ def _in_prodigy(row: Any) -> bool:
     return text and (isinstance(row.get("spans"), list) or row.get("answer") in ("accept", "reject", "ignore"))
 
 
-def _of_prodigy(row: Mapping[str, Any]) -> Annotated:
+def _of_prodigy(row: Mapping[str, object]) -> Annotated:
     said = row.get("answer", "accept")
     return Annotated(row["text"], row.get("spans") or [] if said == "accept" else Unlabelled(f"answer {said!r}"))
 
@@ -105,7 +105,7 @@ def _with(*names: str) -> Callable[[Any], bool]:
 
 
 def _of(*names: str) -> Callable[[Any], Annotated]:
-    def read(row: Mapping[str, Any]) -> Annotated:
+    def read(row: Mapping[str, object]) -> Annotated:
         held = [name for name in names if isinstance(row.get(name), list)]
         if len(held) > 1:
             raise InputError(
@@ -139,7 +139,7 @@ def format_of(row: object) -> Format | None:
     return next((each for each in FORMATS if each.knows(row)), None)
 
 
-def rows_of(source: Source, rows: Sequence[tuple[int, Any]], task: Task) -> Numbered | None:
+def rows_of(source: Source, rows: Sequence[tuple[int, Any]], task: Task) -> list[NumberedRow] | None:
     """The rows of annotations, or of words and tags by other names than the task's, by the task's names; None of others.
 
     Args:
@@ -158,7 +158,7 @@ def rows_of(source: Source, rows: Sequence[tuple[int, Any]], task: Task) -> Numb
     form = format_of(first)
     if form is None:
         return None
-    found: Numbered = []
+    found: list[NumberedRow] = []
     for line, row in rows:
         if format_of(row) is None:
             raise InputError(
@@ -175,25 +175,25 @@ def rows_of(source: Source, rows: Sequence[tuple[int, Any]], task: Task) -> Numb
     return found
 
 
-def _kept(row: Any) -> dict[str, Any]:
+def _kept(row: object) -> dict[str, Any]:
     """What a row says beside its text and entities, such as its id: the answers of it stand beside that."""
     return (
         {name: value for name, value in row.items() if isinstance(value, str | int)} if isinstance(row, Mapping) else {}
     )
 
 
-def _named(source: Source, line: int, row: Mapping[str, Any], names: tuple[str, str], task: Task) -> dict[str, Any]:
+def _named(source: Source, line: int, row: Mapping[str, object], names: tuple[str, str], task: Task) -> dict[str, Any]:
     if not isinstance(row, Mapping) or not set(names) <= set(row):
         raise InputError(f"{where(source, line)} has no column {names[0]!r} or {names[1]!r}, as the first row has")
     return {**row, task.text: row[names[0]], task.label: row[names[1]]}
 
 
-def in_memory(source: Memory, task: Task) -> Numbered | None:
+def in_memory(source: Memory, task: Task) -> list[NumberedRow] | None:
     """`rows_of` of rows in memory; None where they are columns of the task."""
     return rows_of(source, list(enumerate(source.rows)), task)
 
 
-def of_file(path: Path, rows: Iterator[tuple[int, Any]], task: Task) -> Numbered | None:
+def of_file(path: Path, rows: Iterator[tuple[int, Any]], task: Task) -> list[NumberedRow] | None:
     """`rows_of` of a file of json; one object with a list `annotations` holds the rows."""
     held = list(rows)
     if len(held) == 1 and isinstance(held[0][1], Mapping) and isinstance(held[0][1].get("annotations"), list):
@@ -202,7 +202,7 @@ def of_file(path: Path, rows: Iterator[tuple[int, Any]], task: Task) -> Numbered
     return rows_of(path, held, task)
 
 
-def of_docbin(path: Path, task: Task) -> Numbered:
+def of_docbin(path: Path, task: Task) -> list[NumberedRow]:
     """The documents of a file of spaCy, read by spaCy itself.
 
     Raises:
@@ -235,7 +235,7 @@ class Marked(NamedTuple):
     text: str | None = None
 
 
-def span_of(value: Any, place: str) -> Marked:
+def span_of(value: object, place: str) -> Marked:
     """An annotation of any of the forms.
 
     Raises:
@@ -306,7 +306,7 @@ class _Told:
             say(f"{self.source}: {len(examples)} of {self.all} entities {what}, such as {examples[0]}")
 
 
-def tagged(task: Task, source: Source, rows: Numbered) -> Numbered:
+def tagged(task: Task, source: Source, rows: list[NumberedRow]) -> list[NumberedRow]:
     """The rows, spans in the place of tags made tags of the text's words; what did not fit is told.
 
     A span that begins or ends inside a word is widened to it; of spans that share a word the longest stays.
@@ -331,7 +331,7 @@ def _has_spans(text: object, value: object) -> bool:
     return all(isinstance(each, Mapping | list | tuple) for each in value)
 
 
-def _tags(source: Source, line: int, text: str, values: Sequence[Any], told: _Told) -> list[str]:
+def _tags(source: Source, line: int, text: str, values: Sequence[object], told: _Told) -> list[str]:
     words = split_words(text)
     spans = {}
     for value in values:

@@ -37,7 +37,7 @@ class Journal:
         InputError: another process writes it, or the folder cannot be written.
     """
 
-    def __init__(self, out: str | os.PathLike, about: Mapping[str, Any], count: int) -> None:
+    def __init__(self, out: str | os.PathLike, about: Mapping[str, object], count: int) -> None:
         out = Path(out)
         head = json.dumps({FORMAT: 1, **about}, sort_keys=True)
         digest = hashlib.sha256(head.encode()).hexdigest()[:12]
@@ -86,7 +86,7 @@ class Journal:
     def __contains__(self, number: int) -> bool:
         return self.places[number] >= 0
 
-    def add(self, numbers: Sequence[int], answers: Iterable[tuple[bool, Sequence[Any]]]) -> None:
+    def add(self, numbers: Sequence[int], answers: Iterable[tuple[bool, Sequence[object]]]) -> None:
         """Keep the answers of a batch: whether each text was truncated, and the answer's fields."""
         lines = [
             json.dumps([number, *answer]).encode() + b"\n" for number, answer in zip(numbers, answers, strict=True)
@@ -132,6 +132,6 @@ def _left(out: Path) -> list[tuple[Path, Mapping[str, Any]]]:
     return found
 
 
-def _differ(head: Mapping[str, Any], about: Mapping[str, Any]) -> list[str]:
+def _differ(head: Mapping[str, object], about: Mapping[str, object]) -> list[str]:
     told = json.loads(json.dumps(about))
     return [name for name in about if head.get(name) != told[name]]

@@ -156,7 +156,7 @@ def survey(rows: texts.Texts, kind: str) -> Survey:
     return Survey(count, absent, tuple(columns))
 
 
-def _check_id(row: Mapping[str, Any], number: int, ids: dict[str, int]) -> None:
+def _check_id(row: Mapping[str, object], number: int, ids: dict[str, int]) -> None:
     """Refuse a row that would be lost in an object of answers by id."""
     name = identity(row)
     instead = "which a .json file of answers is made by: name --out a .csv or .jsonl file"
@@ -167,7 +167,7 @@ def _check_id(row: Mapping[str, Any], number: int, ids: dict[str, int]) -> None:
     ids[name] = number
 
 
-def identity(row: Mapping[str, Any]) -> str:
+def identity(row: Mapping[str, object]) -> str:
     """The id of a row as text, empty without one."""
     return "" if row.get("id") is None else str(row["id"])
 
@@ -212,7 +212,7 @@ class Sheet:
         has, held = " and ".join(map(repr, renamed)), ", ".join(renamed.values())
         return [f"the table has {has} already: the answers are in {held}"]
 
-    def lines(self, rows: Iterator[tuple[Mapping[str, Any], Sequence[Any] | None]]) -> Iterator[str]:
+    def lines(self, rows: Iterator[tuple[Mapping[str, object], Sequence[object] | None]]) -> Iterator[str]:
         """The content of the file piece by piece.
 
         Args:
@@ -245,7 +245,7 @@ class Sheet:
         check_cells(number, cells)
         return "\t".join(cells) + "\n"
 
-    def _by_id(self, rows: Iterator[tuple[Mapping[str, Any], Sequence[Any] | None]]) -> Iterator[str]:
+    def _by_id(self, rows: Iterator[tuple[Mapping[str, object], Sequence[object] | None]]) -> Iterator[str]:
         before = "{\n"
         for row, answer in rows:
             said = json.dumps({identity(row): "" if answer is None else answer[0]}, ensure_ascii=False, indent=1)
@@ -254,7 +254,7 @@ class Sheet:
         yield "\n}\n"
 
 
-def _json(row: Mapping[str, Any]) -> str:
+def _json(row: Mapping[str, object]) -> str:
     text = json.dumps(row, ensure_ascii=False)
     return (
         json.dumps(row) if SURROGATES.search(text) else text
@@ -266,7 +266,7 @@ def _quoted(text: str, delimiter: str) -> str:
     return '"' + text.replace('"', '""') + '"' if any(each in text for each in (delimiter, *'"\n\r')) else text
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """A value as text; what a row does not have is empty."""
     if value is None:
         return ""

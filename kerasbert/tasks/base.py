@@ -19,7 +19,7 @@ from kerasbert.tasks.judging import Judging
 from kerasbert.tasks.rows import Rows
 
 if TYPE_CHECKING:  # plug-ins' kinds load on a phone
-    from kerasbert.layers.encoder import Encoder
+    from kerasbert.layers.encoder import Encoder, SpecModel
     from kerasbert.tasks.model import TaskModel
     from kerasbert.tasks.tables import Source
 
@@ -126,7 +126,7 @@ class Task:
         """Its kind's side of training, with the task's options."""
         return find(self.kind).configured(self.options)
 
-    def optioned(self, options: Mapping[str, Any]) -> "Task":
+    def optioned(self, options: Mapping[str, object]) -> "Task":
         """The task with options of its kind over its own.
 
         Raises:
@@ -138,7 +138,7 @@ class Task:
         task.answer_kind  # noqa: B018 (it checks them)
         return task
 
-    def answering(self, options: Mapping[str, Any]) -> "Task":
+    def answering(self, options: Mapping[str, object]) -> "Task":
         """`optioned` for a call, which reads nothing that was settled by training.
 
         Raises:
@@ -194,7 +194,7 @@ class TaskKind(Judging):
 
     def targets(
         self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any], texts: Sequence[Any]
-    ) -> Any:
+    ) -> np.ndarray | Sequence[object]:
         """Values of the label's column -> targets [n], an array or a list with one for each row.
 
         Raises:
@@ -219,7 +219,7 @@ class TaskKind(Judging):
         """Names of the heads that do not begin as new where the model that it begins from has them; `held` as of `started`."""
         return ()
 
-    def begun(self, task: Task, encoder: Any, head: Callable[[str], Mapping[str, np.ndarray]]) -> Any:
+    def begun(self, task: Task, encoder: "SpecModel", head: Callable[[str], Mapping[str, np.ndarray]]) -> "SpecModel":
         """The network that a run trains: the encoder that it begins from, or one that is made of it.
 
         Args:
@@ -243,7 +243,7 @@ class TaskKind(Judging):
         """What occurs in the training rows and not in the dev rows, a line each."""
         return []
 
-    def group(self, target: Any) -> Any:
+    def group(self, target: Any) -> object:
         """What a row counts as where some of each are held out: sortable."""
         return target
 

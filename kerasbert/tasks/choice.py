@@ -28,7 +28,7 @@ class ChoiceTask(TaskKind):
     metrics_known = ("accuracy", "loss")
     together = True
 
-    def targets(self, task, source, lines, values, texts) -> Any:
+    def targets(self, task, source, lines, values, texts) -> np.ndarray:
         choices = []
         for line, (_, given) in zip(lines, texts):
             try:
@@ -59,7 +59,7 @@ class ChoiceTask(TaskKind):
     def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
         return label_head(encoder, task)
 
-    def unlabelled(self, task, texts) -> Any:
+    def unlabelled(self, task, texts) -> np.ndarray:
         return np.zeros(len(texts), "int32")
 
     def compared(self, task, logits, batch) -> Tensor:

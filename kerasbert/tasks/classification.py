@@ -56,7 +56,7 @@ class Classification(TaskKind):
         labels.check_classes(source, task.label, cleaned)
         return dataclasses.replace(task, labels={value: value for value in labels.ordered(set(cleaned))})
 
-    def targets(self, task, source, lines, values, texts) -> Any:
+    def targets(self, task, source, lines, values, texts) -> np.ndarray:
         index = {value: i for i, value in enumerate(task.labels)}
         index |= {name: i for i, name in enumerate(task.labels.values())}
         if task.metric == POSITIVE and len(task.labels) != 2:
@@ -116,7 +116,7 @@ class Classification(TaskKind):
     def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
         return label_head(encoder, task)
 
-    def unlabelled(self, task, texts) -> Any:
+    def unlabelled(self, task, texts) -> np.ndarray:
         return np.zeros(len(texts), "int32")
 
     def losses(self, task, logits, batch) -> dict[str, Tensor]:

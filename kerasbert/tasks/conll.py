@@ -9,7 +9,7 @@ from typing import Any
 
 from kerasbert.data.dialects import say
 from kerasbert.data.reading import line_lists, plain_name, whole
-from kerasbert.data.sources import TABLES, check_files, file_format, numbered_table, objects
+from kerasbert.data.sources import TABLES, NumberedRow, check_files, file_format, numbered_table, objects
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
 from kerasbert.storage.json_view import RepeatedKey, unrepeated
@@ -20,7 +20,7 @@ UD = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", 
 DOCUMENT = "-DOCSTART-"
 
 
-def read_conll(source: Path, task: Task) -> list[tuple[int, dict[str, Any]]]:
+def read_conll(source: Path, task: Task) -> list[NumberedRow]:
     """Sentences of a file: the line where each begins, its words and its tags.
 
     A name that ends in .conllu is CoNLL-U, jsonl, json, parquet, tsv and csv are tables whose words and tags are lists or have
@@ -58,13 +58,13 @@ def read_conll(source: Path, task: Task) -> list[tuple[int, dict[str, Any]]]:
 
 def _sentences(
     path: Path | str, rows: Sequence[tuple[int, list[str]]], task: Task, chosen: tuple[str, str], ud: bool
-) -> list[tuple[int, dict[str, Any]]]:
+) -> list[NumberedRow]:
     """The sentences of the lines of a file of columns.
 
     Args:
         rows: number and fields of each line. chosen: names or numbers of the columns of words and tags.
     """
-    sentences: list[tuple[int, dict[str, Any]]] = []
+    sentences: list[NumberedRow] = []
     words: list[str] = []
     tags: list[str] = []
     columns, begun = None, 0
@@ -131,7 +131,7 @@ def _is_comment(fields: Sequence[str], width: int, at: int, tags: Collection[str
     return fields[at] not in tags and any(sign in part for part in fields[1:] for sign in ("=", "://"))
 
 
-def _untagged(path: Path | str, task: Task) -> list[tuple[int, dict[str, Any]]]:
+def _untagged(path: Path | str, task: Task) -> list[NumberedRow]:
     """Words or raw texts without tags; empty where the task has no labels yet, or the file some of them."""
     known = {*task.labels, *task.labels.values()}
     rows = list(_lines(path, False)) if known else []
@@ -233,7 +233,7 @@ def _column(path: Path | str, name: str, width: int, ud: bool, usual: int) -> in
     return int(name) - 1
 
 
-def _annotated(path: Path | str, task: Task) -> list[tuple[int, dict[str, Any]]] | None:
+def _annotated(path: Path | str, task: Task) -> list[NumberedRow] | None:
     """The rows of json that an annotation tool wrote (`annotations`); None of a table with the task's columns."""
     kind = file_format(path)
     if kind not in ("jsonl", "json", "parquet"):

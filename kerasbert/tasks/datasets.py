@@ -73,7 +73,7 @@ def _flat(parts: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
             yield name, part
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> object:
     """A text of bytes, a number, or a list of either."""
     if isinstance(value, bytes):
         try:

@@ -22,7 +22,7 @@ LARGEST = 16 * 2**20  # bytes of a file that is read here, and once more by `eva
 NO_TASK = "the model has no task, expected a fine-tuned one: kerasbert finetune makes it"
 
 
-def task_of(model: str | os.PathLike, options: Mapping[str, Any]) -> Task | None:
+def task_of(model: str | os.PathLike, options: Mapping[str, object]) -> Task | None:
     """The task that a model directory names, with options of its kind; None where only loading it tells.
 
     Raises:

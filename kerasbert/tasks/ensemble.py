@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,12 @@ from kerasbert import answers, registry
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.storage.json_view import Json
+
+if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.tasks.base import TaskKind
+
 
 CHOSEN = ("thresholds", "null_threshold")  # options that the dev rows of each model have chosen
 
@@ -28,7 +34,7 @@ class Ensemble:
         InputError: a model without a task, or what two of them differ in.
     """
 
-    def __init__(self, models: Sequence[Any]) -> None:
+    def __init__(self, models: "Sequence[keras.Model]") -> None:
         if not models:
             raise InputError("an ensemble of no models, expected one or more")
         facts = [_facts(model, f"model {i}") for i, model in enumerate(models, 1)]
@@ -58,7 +64,7 @@ class Ensemble:
             return [self._mean([each[i] for each in outputs], kind) for i in range(len(outputs[0]))]
         return self._mean(outputs, kind)
 
-    def _mean(self, values: Sequence[np.ndarray], kind: Any) -> np.ndarray:
+    def _mean(self, values: Sequence[np.ndarray], kind: "TaskKind") -> np.ndarray:
         if not kind.answers.label_scores or not len(values[0]):
             return np.mean(values, axis=0)
         mean = np.mean([kind.answers.probabilities(value) for value in values], axis=0)
@@ -69,7 +75,7 @@ class Ensemble:
         return {}
 
 
-def _facts(model: Any, who: str) -> Json:
+def _facts(model: "keras.Model", who: str) -> Json:
     """What the models of an ensemble have in common."""
     if getattr(model, "task", None) is None or not hasattr(model, "kind"):
         raise InputError(f"{_name(model, who)} has no task, expected a fine-tuned model: kerasbert finetune makes it")
@@ -100,7 +106,7 @@ def _told(kind: answers.Kind) -> str:
     return ", ".join(f"{name} {kind.options[name]}" for name in names) or "none"
 
 
-def _chosen(models: Sequence[Any]) -> Json:
+def _chosen(models: "Sequence[keras.Model]") -> Json:
     """The means of what the models' dev rows have chosen."""
     options = [model.task.how.options for model in models]
     found: dict[str, Any] = {}
@@ -112,5 +118,5 @@ def _chosen(models: Sequence[Any]) -> Json:
     return found
 
 
-def _name(model: Any, who: str) -> str:
+def _name(model: "keras.Model", who: str) -> str:
     return str(getattr(model, "directory", who))

@@ -4,7 +4,7 @@ import bisect
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -18,6 +18,12 @@ from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.graph_values import run
 from kerasbert.text import Tokenizer
+
+if TYPE_CHECKING:
+    import os
+
+    from kerasbert.tasks.ensemble import Ensemble
+
 
 STEPS = 64
 AT_ONCE = 2048  # tokens of the points that are differentiated at once
@@ -79,10 +85,10 @@ class Explanation:
 
 
 def explain(
-    model: Any,
-    texts: Sequence[Any],
+    model: "str | os.PathLike | keras.Model | Ensemble",
+    texts: Sequence[object],
     *,
-    target: Any = None,
+    target: object = None,
     steps: int = STEPS,
     length: int | None = None,
     language: str | None = None,
@@ -109,10 +115,10 @@ def explain(
 
 
 def explained(
-    model: Any,
-    texts: Sequence[Any],
+    model: keras.Model,
+    texts: Sequence[object],
     *,
-    target: Any = None,
+    target: object = None,
     steps: int = STEPS,
     length: int | None = None,
     language: str | None = None,

@@ -15,7 +15,11 @@ from kerasbert.family import Family
 from kerasbert.inputs import Input, Row, Tensor
 
 if TYPE_CHECKING:
+    import keras
+
     from kerasbert.tasks.base import Task
+    from kerasbert.text.base import Tokenizer
+    from kerasbert.text.graph import GraphTokenizer
 
 # target of `compress` -> who reads its files, and the answers that it has
 READERS = {
@@ -72,7 +76,7 @@ class Exported:
     left_out: tuple[str, ...] = ()
     _options: Mapping[str, Any] = MappingProxyType({})
 
-    def configured(self, options: Mapping[str, Any]) -> Self:
+    def configured(self, options: Mapping[str, object]) -> Self:
         """The kind with options of a task."""
         if not options:
             return self
@@ -90,7 +94,7 @@ class Exported:
         """What the Hugging Face hub calls the task, for a model card; "" where it has no name for it."""
         return ""
 
-    def settled(self, task: "Task", heads: Mapping[str, Any]) -> Any:
+    def settled(self, task: "Task", heads: Mapping[str, Any]) -> "Task":
         """The task with the options that are made of the weights of a model's heads: what its answers and files take.
 
         A model's `task` is always this one, so that the two cannot differ.
@@ -146,17 +150,19 @@ class Exported:
         """Rows of training as rows that are answered."""
         return rows
 
-    def output(self, model: Any, inputs: Mapping[str, Tensor]) -> Tensor:
+    def output(self, model: "keras.Model", inputs: Mapping[str, Tensor]) -> Tensor:
         """What a task's model gives for a batch of rows, as `metrics` takes it: logits or values."""
         return next(iter(model(inputs).values()))
 
     # In the graph
 
-    def answered(self, model: Any, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def answered(self, model: "keras.Model", inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What a SavedModel returns of rows, by name."""
         return self.exported(model, model(inputs), inputs)
 
-    def exported(self, model: Any, outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def exported(
+        self, model: "keras.Model", outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         """What a SavedModel returns, by name; the first is the output of `device`."""
         return {self.answers.output: self.device(outputs, inputs)}
 
@@ -185,14 +191,14 @@ class Exported:
         """What `served` gives, as the API `examples` has it."""
         raise NotImplementedError
 
-    def signatures(self, tokenizer: Any) -> Mapping[str, Signature]:
+    def signatures(self, tokenizer: "Tokenizer") -> Mapping[str, Signature]:
         """Signatures of its own by name, for a tokenizer; none here."""
         return {}
 
     def served(
         self,
         run: Callable[[dict[str, Any]], dict[str, Any]],
-        tokenizer: Any,
+        tokenizer: "GraphTokenizer",
         strings: Mapping[str, Tensor],
         length: int,
         labels: Sequence[str],

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from kerasbert.tasks import span_metrics, tables, text_metrics
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.exported_kind import CallOption
 from kerasbert.tasks.judging import Judged
+
+if TYPE_CHECKING:
+    from kerasbert.layers.encoder import SpecModel
+
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -104,7 +108,7 @@ class Generation(TaskKind):
             )
         return made[family.name]
 
-    def begun(self, task, encoder, head) -> Any:
+    def begun(self, task, encoder, head) -> "SpecModel":
         asked, family = task.options.get("decoder", "alone"), registry.family_of(encoder)
         if asked == "alone" or family.kind != "encoder":
             return encoder
@@ -125,13 +129,13 @@ class Generation(TaskKind):
             return (WRITTEN, PLACE)
         return () if self.answers.one_row else (WRITTEN,)
 
-    def targets(self, task, source, lines, values, texts) -> Any:
+    def targets(self, task, source, lines, values, texts) -> list[str]:
         for line, text in zip(lines, texts):
             if not isinstance(text, tuple) or blank(text[0]):
                 raise InputError(f"{tables.where(source, line)}: {task.text} is empty, expected a text to write from")
         return [target for _, target in texts]
 
-    def group(self, target) -> Any:
+    def group(self, target) -> int:
         return 0
 
     # Batches and network

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import answers, inputs
 from kerasbert.blanks import absent
@@ -11,10 +11,14 @@ from kerasbert.tasks import datasets, tables
 from kerasbert.tasks.base import Task, kind_of
 from kerasbert.tasks.task import one
 
+if TYPE_CHECKING:
+    import keras
+
+
 Texts = Sequence[Any]  # str, tuples of the parts of an input, or dicts of them
 
 
-def check_path(texts: Any) -> Any:
+def check_path(texts: Any) -> object:
     """The texts, one by itself as a list of one; the path of a file is refused, whose name would be answered."""
     if isinstance(texts, str | os.PathLike) and os.path.isfile(texts):
         raise InputError(
@@ -23,7 +27,7 @@ def check_path(texts: Any) -> Any:
     return inputs.listed(texts)
 
 
-def check_texts(model: Any, texts: Texts) -> list[Any]:
+def check_texts(model: "keras.Model", texts: Texts) -> list[Any]:
     """The texts as a list of str, of pairs, or of tuples of the parts, as the task takes them."""
     task = getattr(model, "task", None)
     texts = listed(texts, task)
@@ -48,7 +52,7 @@ def check_texts(model: Any, texts: Texts) -> list[Any]:
     return checked
 
 
-def _is_raw(text: Any) -> bool:
+def _is_raw(text: object) -> bool:
     return isinstance(text, Mapping) and set(text) == {"text"}
 
 
@@ -73,7 +77,7 @@ def listed(texts: Any, task: Task | None = None, what: str = "texts") -> list[An
     return list(texts)
 
 
-def _named(row: Mapping[str, Any], task: Task | None, what: str) -> Any:
+def _named(row: Mapping[str, object], task: Task | None, what: str) -> Any:
     """The input of a row of a dict of columns."""
     names = _asked(task, row)
     if missing := [name for name in names if name not in row]:
@@ -88,7 +92,7 @@ def _asked(task: Task | None, held: Any) -> list[str]:
     return ["text"] if raw else names
 
 
-def _parts(kind: answers.Kind, text: Any, names: Sequence[str], number: int) -> Any:
+def _parts(kind: answers.Kind, text: object, names: Sequence[str], number: int) -> Any:
     """A dict of the parts, or a list of them, as `Rows` hold them."""
     if isinstance(text, Mapping):
         return one(kind.parts(text, names, f"text {number}"))

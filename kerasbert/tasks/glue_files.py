@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasbert.data import dialects
 from kerasbert.data.reading import line_lists, plain_name, text_chunks
-from kerasbert.data.sources import TABLES, check_files, file_format, numbered_table
+from kerasbert.data.sources import TABLES, NumberedRow, check_files, file_format, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader
 from kerasbert.storage.json_view import unrepeated
@@ -45,10 +45,9 @@ SUBMISSIONS = {
     "glue/rte": "RTE.tsv",
     "glue/wnli": "WNLI.tsv",
 }
-Numbered = list[tuple[int, dict[str, Any]]]
 
 
-def read(source: Path, task: "Task") -> Numbered:
+def read(source: Path, task: "Task") -> list[NumberedRow]:
     """(line, column of the task -> text) of each row; a file without labels has no such column.
 
     Raises:
@@ -73,7 +72,7 @@ def read(source: Path, task: "Task") -> Numbered:
     ]
 
 
-def _rows(source: Path, task: "Task") -> Numbered:
+def _rows(source: Path, task: "Task") -> list[NumberedRow]:
     """The rows of a file of any format, by the names of its columns."""
     kind = file_format(source)
     if kind == "jsonl" and plain_name(source).suffix == ".json":
@@ -94,7 +93,7 @@ def _names(first: Sequence[str], task: "Task") -> list[str] | None:
     return {len(COLA): COLA, len(STSB): STSB}.get(len(first))
 
 
-def _tab_separated(source: Path, task: "Task") -> Numbered:
+def _tab_separated(source: Path, task: "Task") -> list[NumberedRow]:
     lines = enumerate(itertools.chain.from_iterable(line_lists(source)), 1)
     fields = ((number, line.removesuffix("\r").split("\t")) for number, line in lines if line.strip())
     first = next(fields, None)
@@ -117,7 +116,7 @@ def _tab_separated(source: Path, task: "Task") -> Numbered:
     return found
 
 
-def _one_list(source: Path) -> Numbered:
+def _one_list(source: Path) -> list[NumberedRow]:
     """The rows of {"name": [...]}, numbered from 1."""
     try:
         content = json.loads("".join(text_chunks(source)), object_pairs_hook=unrepeated)
@@ -129,11 +128,11 @@ def _one_list(source: Path) -> Numbered:
     return numbered
 
 
-def _text(value: Any) -> Any:
+def _text(value: object) -> object:
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
-def _numbered_labels(rows: Numbered, column: str | None, task: "Task") -> Numbered:
+def _numbered_labels(rows: list[NumberedRow], column: str | None, task: "Task") -> list[NumberedRow]:
     """The rows, words in the place of Hugging Face's numbers where a task's labels are words."""
     words = list(task.labels)
     if column is None or not words or any(word.isdigit() for word in words):

@@ -137,7 +137,7 @@ class Judging(Exported):
             raise InputError(f"no metric {task.metric!r} for a {self.name}. {meant}All: {', '.join(known)}. {own}")
 
 
-def sample(values: Sequence[Any] | np.ndarray, numbers: Sequence[int]) -> Any:
+def sample(values: Sequence[object] | np.ndarray, numbers: Sequence[int]) -> Any:
     """Some of an array or a list."""
     return values[np.asarray(numbers)] if isinstance(values, np.ndarray) else [values[i] for i in numbers]
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from kerasbert import errors
 from kerasbert.data.numbers import parsed
+from kerasbert.data.sources import NumberedRow
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.tasks.tables import Source, where
@@ -27,7 +28,9 @@ RARE = 5  # as many times as often are other labels wanted as answered where ans
 FEW = 20  # so many different numbers may be classes, whatever their rows
 
 
-def clean(source: Source, column: str, lines: Sequence[int], values: Sequence[Any], known: Mapping = {}) -> list[str]:
+def clean(
+    source: Source, column: str, lines: Sequence[int], values: Sequence[object], known: Mapping = {}
+) -> list[str]:
     """The labels without the white space around them; those in `known` stay as they are.
 
     Raises:
@@ -45,11 +48,11 @@ def clean(source: Source, column: str, lines: Sequence[int], values: Sequence[An
     return found
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: object) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def joined(task: "Task", source: Source, rows: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
+def joined(task: "Task", source: Source, rows: list[NumberedRow]) -> list[NumberedRow]:
     """The rows, in the place of columns of 0 and 1 the names of those that hold a 1.
 
     Raises:
@@ -63,7 +66,7 @@ def joined(task: "Task", source: Source, rows: list[tuple[int, dict[str, Any]]])
     ]
 
 
-def _set(source: Source, line: int, row: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+def _set(source: Source, line: int, row: Mapping[str, object], names: Sequence[str]) -> list[str]:
     found = []
     for name in names:
         value = str(row.get(name, "")).strip().lower()
@@ -133,7 +136,7 @@ def number(task: "Task", logits: Tensor, target: Any) -> int:
     raise errors.unknown("label", str(target), list(task.labels.values()), ", ".join(list(task.labels.values())[:20]))
 
 
-def untargeted(kind: str, target: Any) -> None:
+def untargeted(kind: str, target: object) -> None:
     """Refuse a target of `explain` where a kind has one number alone."""
     if target is not None:
         raise InputError(f"a {kind} is explained by its answer alone, received the target {target!r:.60}")
@@ -146,7 +149,7 @@ def absent(names: Sequence[str]) -> list[str]:
     return [f"no dev row has the label{'s' * (len(names) > 1)} {', '.join(map(repr, names[:10]))}"]
 
 
-def told(task: "Task", columns: Sequence[Any]) -> dict[str, dict[str, float]]:
+def told(task: "Task", columns: Sequence[object]) -> dict[str, dict[str, float]]:
     """What is known of each label, by its name.
 
     Args:
@@ -159,7 +162,7 @@ def told(task: "Task", columns: Sequence[Any]) -> dict[str, dict[str, float]]:
     }
 
 
-def remarks(source: Source, raw: Sequence[Any]) -> list[str]:
+def remarks(source: Source, raw: Sequence[object]) -> list[str]:
     """What a user should know about the labels of the training rows, a line each.
 
     Args:

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -22,8 +22,12 @@ from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task, task_of
 from kerasbert.text.base import Tokenizer
 
+if TYPE_CHECKING:
+    from kerasbert.layers.encoder import SpecModel
+    from kerasbert.tasks.ensemble import Ensemble
 
-def build(name: str, **changes: Any) -> Any:
+
+def build(name: str, **changes: Any) -> "SpecModel":
     """A randomly initialised encoder: `build("bert/tiny")`.
 
     Args:
@@ -88,7 +92,7 @@ def save(
         checkpoints.write_model(folder, parts)
 
 
-def held_task(model: Any, kind: TaskKind) -> tuple[dict[str, Any], Family]:
+def held_task(model: "str | os.PathLike | keras.Model | Ensemble", kind: TaskKind) -> tuple[dict[str, Any], Family]:
     """The task that a model directory holds, as model.json says it, and the model's family.
 
     Without a task, and of a model, it is how an imported checkpoint writes, {"generation": ...}, or {}.
@@ -121,7 +125,13 @@ def check_left_out(path: Path, kind: TaskKind) -> None:
             )
 
 
-def load(directory: str | os.PathLike, task: str | None = None, base: Any = None, *, precision: str = "float32") -> Any:
+def load(
+    directory: str | os.PathLike,
+    task: str | None = None,
+    base: str | os.PathLike | keras.Model | None = None,
+    *,
+    precision: str = "float32",
+) -> keras.Model:
     """The model of a directory, with `.tokenizer`, `.labels` and `.spec`.
 
     Args:

@@ -1,15 +1,14 @@
 """Characters and their tags: Chinese entities of medicine, as K-BERT's data has them (CCKS; Liu et al., 2019, "Experiments")."""
 
 from pathlib import Path
-from typing import Any
 
-from kerasbert.data.sources import numbered_table
+from kerasbert.data.sources import NumberedRow, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
 from kerasbert.tasks.base import Task
 
 
-def read_characters(source: Path, task: Task) -> list[tuple[int, dict[str, Any]]]:
+def read_characters(source: Path, task: Task) -> list[NumberedRow]:
     """Rows of a table with a column of characters and one of tags, a blank between two of them; a list holds them as they are.
 
     A table without the column of tags holds texts, which are split into words as every text is.
@@ -26,7 +25,7 @@ def read_characters(source: Path, task: Task) -> list[tuple[int, dict[str, Any]]
     ]
 
 
-def _parts(value: Any, where: str, name: str) -> list[str]:
+def _parts(value: object, where: str, name: str) -> list[str]:
     if isinstance(value, list):
         return value
     parts = str(value).strip(" ").split(" ")

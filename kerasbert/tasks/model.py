@@ -1,7 +1,7 @@
 """The model of a task and its objective; what differs between kinds stands in their files."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
 from keras import ops
@@ -19,6 +19,10 @@ from kerasbert.objectives.lm_loss import token_sums, writes
 from kerasbert.poolings import LATE, reads_pooler
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.task import Task
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
+
 
 POOLED = "pooled"  # in a batch: what the head reads of each row, float32 [B, H], which a frozen encoder made before
 
@@ -51,12 +55,12 @@ class TaskModel(HeadedModel):
         return self.kind.network(self.encoder, self.heads)
 
     @property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> "Tokenizer | None":
         """The encoder's, which a `.keras` file gives it after its model is made."""
         return self.encoder.tokenizer
 
     @tokenizer.setter
-    def tokenizer(self, tokenizer: Any) -> None:
+    def tokenizer(self, tokenizer: "Tokenizer | None") -> None:
         self.encoder.tokenizer = tokenizer
 
     @property

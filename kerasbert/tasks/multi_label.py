@@ -53,7 +53,7 @@ class MultiLabel(TaskKind):
             )
         return dataclasses.replace(task, labels={label: label for label in labels.ordered(names)})
 
-    def targets(self, task, source, lines, values, texts) -> Any:
+    def targets(self, task, source, lines, values, texts) -> np.ndarray:
         index = {value: i for i, value in enumerate(task.labels)}
         index |= {name: i for i, name in enumerate(task.labels.values())}
         targets = np.zeros((len(values), len(task.labels)), "float32")
@@ -72,7 +72,7 @@ class MultiLabel(TaskKind):
         missing = [names[i] for i in np.flatnonzero((train.targets.max(0) > 0) & (dev.targets.max(0) == 0))]
         return labels.absent(missing)
 
-    def group(self, target) -> Any:
+    def group(self, target) -> tuple[float, ...]:
         return tuple(target)
 
     def batch(self, task, rows, targets, count, length) -> dict:
@@ -83,7 +83,7 @@ class MultiLabel(TaskKind):
     def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
         return label_head(encoder, task)
 
-    def unlabelled(self, task, texts) -> Any:
+    def unlabelled(self, task, texts) -> np.ndarray:
         return np.zeros((len(texts), len(task.labels)), "float32")
 
     def compared(self, task, logits, batch) -> Tensor:
@@ -214,7 +214,7 @@ def _areas(outputs, targets):
     return [metrics.roc_auc(*columns) for columns in zip(np.asarray(outputs).T, np.asarray(targets).T > 0)]
 
 
-def split(value: Any, source: "Source", line: int) -> list[str]:
+def split(value: object, source: "Source", line: int) -> list[str]:
     """The labels of a cell, or of a json list."""
     if isinstance(value, str):
         if value.lstrip().startswith("["):

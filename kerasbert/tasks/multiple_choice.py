@@ -5,16 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.data.reading import plain_name, whole
-from kerasbert.data.sources import numbered_table
+from kerasbert.data.sources import NumberedRow, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
 from kerasbert.storage.json_view import RepeatedKey, unrepeated
 from kerasbert.tasks.base import Task
 
-Numbered = list[tuple[int, dict[str, Any]]]
 
-
-def read_swag(source: Path, task: Task) -> Numbered:
+def read_swag(source: Path, task: Task) -> list[NumberedRow]:
     """Rows of SWAG's csv: the text is sent1, a choice is sent2 (which an ending continues) and the ending."""
     endings = [f"ending{i}" for i in range(4)]
     rows = []
@@ -25,7 +23,7 @@ def read_swag(source: Path, task: Task) -> Numbered:
     return rows
 
 
-def read_race(source: Path, task: Task) -> Numbered:
+def read_race(source: Path, task: Task) -> list[NumberedRow]:
     """Rows of RACE: articles in json, each with its questions, their options and the answers' letters.
 
     A file holds one article, or one a line. A folder's articles (*.txt, *.json, *.jsonl at any depth, as in train/high) come

@@ -1,6 +1,6 @@
 """A user's own functional Keras model around an encoder, as `kb.predict` and `mobile.compress` see a model."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -9,8 +9,11 @@ from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.task import Task
 
+if TYPE_CHECKING:
+    from kerasbert.layers.encoder import SpecModel
 
-def answering(model: Any) -> Any:
+
+def answering(model: keras.Model) -> keras.Model:
     """The model itself, or what answers by a functional Keras model that holds an encoder.
 
     One output [B, L] that ends in a softmax, or a model with `labels` (L names), answers with labels: of a model without
@@ -37,7 +40,7 @@ def answering(model: Any) -> Any:
     return OwnAnswers(model, encoder, Task(**{**vars(task), "labels": dict(zip(names, names))}), softmax)
 
 
-def held(model: Any) -> Any:
+def held(model: keras.Model) -> Any:
     """The encoder that a Keras model holds and whose inputs it has, as a dict; None of another."""
     if not isinstance(model, keras.Model) or not isinstance(getattr(model, "input", None), dict):
         return None
@@ -61,7 +64,7 @@ class OwnAnswers(keras.Model):
     Call: the encoder's inputs -> {"logits": float32 [B, L]} of labels, else {"vector": [B, N]}.
     """
 
-    def __init__(self, model: keras.Model, encoder: Any, task: Task, probabilities: bool) -> None:
+    def __init__(self, model: keras.Model, encoder: "SpecModel", task: Task, probabilities: bool) -> None:
         super().__init__(name="own_answers")
         self.own, self.encoder, self.probabilities = model, encoder, probabilities
         self.names, self.task, self.heads = tuple(model.input), task, {}

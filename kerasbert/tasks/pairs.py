@@ -4,17 +4,16 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.data.reading import numbered_lines
-from kerasbert.data.sources import file_format, numbered_table
+from kerasbert.data.sources import NumberedRow, file_format, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
 from kerasbert.tasks.base import Task
 
-Numbered = list[tuple[int, dict[str, Any]]]
 TEXT = "text"
 ENTAILMENT, CONTRADICTION = ("entailment", "0"), ("contradiction", "2")
 
 
-def read_sts(source: Path, task: Task) -> Numbered:
+def read_sts(source: Path, task: Task) -> list[NumberedRow]:
     """Rows of a table with the task's columns, or of a csv without a header whose three are sentence, sentence, score."""
     rows = numbered_table(source)
     names = list(rows[0][1])
@@ -25,7 +24,7 @@ def read_sts(source: Path, task: Task) -> Numbered:
     return rows
 
 
-def read_nli(source: Path, task: Task) -> Numbered:
+def read_nli(source: Path, task: Task) -> list[NumberedRow]:
     """Premises with what they entail, and with what contradicts them where the file has it (Gao et al., 2021, section 4).
 
     A premise's entailed sentences each are a row; its contradictions are the negatives, in turn.
@@ -51,14 +50,14 @@ def read_nli(source: Path, task: Task) -> Numbered:
     return rows
 
 
-def read_simcse(source: Path, task: Task) -> Numbered:
+def read_simcse(source: Path, task: Task) -> list[NumberedRow]:
     """Each line of a text, or each `text` (or `sentence`) of a table, beside itself; of a table as of `sts`, its pairs.
 
     Raises:
         InputError: a table with neither, or no text.
     """
     if file_format(source) == "text":
-        texts: Numbered = [(line, {TEXT: text.strip()}) for line, text in numbered_lines(source)]
+        texts: list[NumberedRow] = [(line, {TEXT: text.strip()}) for line, text in numbered_lines(source)]
     else:
         texts = numbered_table(source)
         if set(task.columns) <= set(texts[0][1]):

@@ -30,6 +30,9 @@ from kerasbert.tasks.prompts import prefixed, vector_kind
 
 UNBOUNDED = 512  # tokens of a text where neither the family nor the task knows a bound
 
+# what a user calls to answer: a directory, a model, or several that answer as one
+Models = str | os.PathLike | keras.Model | Ensemble | Sequence[str | os.PathLike | keras.Model]
+
 # model -> name -> graph: a model that answers one text after another is traced once
 _graphs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
@@ -57,7 +60,9 @@ def check_ours(model: object) -> None:
         )
 
 
-def together(model: Any, base: Any = None, precision: str = "float32") -> Any:
+def together(
+    model: Models, base: str | os.PathLike | keras.Model | None = None, precision: str = "float32"
+) -> keras.Model | Ensemble:
     """The model as `as_model`, or of a list of them the `Ensemble`; `base` is that of adapters (`load`)."""
     if isinstance(model, list | tuple):
         return Ensemble([together(each, base, precision) for each in model])
@@ -93,7 +98,7 @@ def declared(model: keras.Model, kind: TaskKind | None = None) -> tuple[Input, .
     return (*kind.reads(registry.family_of(getattr(model, "encoder", model))), *kind.answers.inputs)
 
 
-def settings_of(model: keras.Model, settings: Mapping[str, Any] | None = None) -> dict[str, int]:
+def settings_of(model: keras.Model, settings: Mapping[str, object] | None = None) -> dict[str, int]:
     """Input name -> number of the settings of a call, where not given those that the task was trained with."""
     trained = getattr(getattr(model, "task", None), "settings", {})
     given = {name: value for name, value in (settings or {}).items() if value is not None}
@@ -104,7 +109,7 @@ def encoded_for(
     model: keras.Model,
     texts: Texts,
     length: int | None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     kind: TaskKind | None = None,
 ) -> Encoded:
     """The rows that a model reads of texts to answer."""
@@ -115,7 +120,7 @@ def encoded_rows(
     model: keras.Model,
     texts: Texts,
     length: int | None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     kind: TaskKind | None = None,
 ) -> Encoded:
     """The rows that a model reads of a table's rows (`Rows.texts`), which may have more parts than it answers.
@@ -155,7 +160,7 @@ def graph(
     return graphs[key]
 
 
-def _called(read: Callable, owner: Callable, inputs: Mapping[str, Tensor]) -> Any:
+def _called(read: Callable, owner: Callable, inputs: Mapping[str, Tensor]) -> Tensor:
     from kerasbert.layers.backend import serving
 
     with serving():
@@ -168,7 +173,7 @@ def forward(
     name: str,
     read: Callable,
     length: int | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     kind: TaskKind | None = None,
 ) -> np.ndarray:
     """`read(model, inputs)` for every text, in the order of the texts: float32 [n, ...]; `name` tells reads apart."""
@@ -189,7 +194,7 @@ def check_task(model: keras.Model) -> None:
 
 
 def outputs(
-    model: keras.Model, texts: Texts, length: int | None = None, settings: Mapping[str, Any] | None = None
+    model: keras.Model, texts: Texts, length: int | None = None, settings: Mapping[str, object] | None = None
 ) -> Any:
     """What a task's model gives for each row: logits [n, L] or values [n]; a list of [S, L] where tokens are answered."""
     check_task(model)
@@ -209,13 +214,13 @@ def outputs_of(model: keras.Model | Ensemble, encoded: Encoded, longest: int, ba
 
 
 def predict(
-    model: Any,
+    model: Models,
     texts: Texts,
     *,
     length: int | None = None,
     batch: int = BATCH,
     language: str | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> list[Any]:
     """One answer per text (or pair): a Classification with `.label`, `.score`, `.scores`, or a Regression; `.truncated`.
 
@@ -233,12 +238,12 @@ def predict(
 
 
 def answered(
-    model: Any,
+    model: keras.Model | Ensemble,
     texts: Texts,
     length: int | None = None,
     batch: int = BATCH,
-    settings: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> tuple[list[Any], Encoded]:
     """One answer per text of a loaded model, and the encoded texts, which tell what was truncated."""
     check_task(model)
@@ -263,7 +268,7 @@ def answered(
 
 
 @contextlib.contextmanager
-def _as_asked(model: keras.Model, options: Mapping[str, Any] | None) -> Iterator[None]:
+def _as_asked(model: keras.Model, options: Mapping[str, object] | None) -> Iterator[None]:
     """The model with options of a call: its network may depend on them, as vectors on `normalize`."""
     held = getattr(model, "declaration", None)
     if not options or held is None:

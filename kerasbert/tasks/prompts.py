@@ -1,15 +1,18 @@
 """The prompts of a model whose task is vectors: which one is put before each text, and what a user is told of it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.answers.vector import DOCUMENT, QUERY, prompt_tokens
 from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task, TaskKind, find, kind_of
 
+if TYPE_CHECKING:
+    import keras
 
-def vector_kind(model: Any, prompt_name: str | None = None, prompt: str | None = None) -> TaskKind | None:
+
+def vector_kind(model: "keras.Model", prompt_name: str | None = None, prompt: str | None = None) -> TaskKind | None:
     """The kind of a model whose task is vectors, with another prompt than its default; None of any other model.
 
     Args:
@@ -48,7 +51,7 @@ def prefixed(prompt: str, texts: Sequence[Any]) -> list[str]:
     return [prompt + text for text in texts]
 
 
-def prompt_names(model: Any, prompt_name: str | None = None) -> tuple[str | None, str | None]:
+def prompt_names(model: "keras.Model", prompt_name: str | None = None) -> tuple[str | None, str | None]:
     """Names of the prompts before texts that are searched and before queries: the model's own where nothing is said.
 
     Args:
@@ -61,7 +64,7 @@ def prompt_names(model: Any, prompt_name: str | None = None) -> tuple[str | None
     return prompt_name, prompt_name if query is None else query
 
 
-def tell_prompt(model: Any, prompt_name: str | None = None, task: Task | None = None) -> None:
+def tell_prompt(model: "keras.Model", prompt_name: str | None = None, task: Task | None = None) -> None:
     """Say on stderr which prompt is put before each text, where one is."""
     kind = vector_kind(model, prompt_name)
     if kind is None:

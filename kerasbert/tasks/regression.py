@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -37,7 +36,7 @@ class Regression(TaskKind):
     def program(self) -> str:
         return self.options["activation"]
 
-    def targets(self, task, source, lines, values, texts) -> Any:
+    def targets(self, task, source, lines, values, texts) -> np.ndarray:
         return np.array([number(value, source, line) for value, line in zip(values, lines)], "float32")
 
     def fitted(self, task, source, targets) -> Task:
@@ -61,7 +60,7 @@ class Regression(TaskKind):
             )
         return task if self.options["activation"] else dataclasses.replace(task, mean=mean, std=std)
 
-    def scaled(self, task, targets) -> Any:
+    def scaled(self, task, targets) -> np.ndarray:
         if (task.mean, task.std) == (0.0, 1.0):
             return targets
         return ((targets.astype("float64") - task.mean) / task.std).astype("float32")

@@ -3,8 +3,6 @@
 No TensorFlow: plug-ins register tasks on a phone too.
 """
 
-from typing import Any
-
 from kerasbert import answers
 from kerasbert.errors import InputError, check_known, of_entry, unknown
 from kerasbert.family import LAYERS
@@ -14,7 +12,7 @@ from kerasbert.tasks import base
 SPLITS = ("train", "dev", "test")
 
 
-def check(name: str, task: Any) -> None:
+def check(name: str, task: object) -> None:
     """Refuse a task whose kind, options, metric, layers or reader do not exist.
 
     A plug-in registers its kind, its metric and its reader before the task that names them. The metrics of a plug-in's kind

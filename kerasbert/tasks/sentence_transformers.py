@@ -6,15 +6,22 @@ The name of this file is part of its class's, by which BERTopic knows one of the
 
 import functools
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.tasks import predict
 from kerasbert.tasks.prompts import vector_kind
 
+if TYPE_CHECKING:
+    import keras
 
-def sentence_transformer(model: Any, *, pooling: str | None = None, length: int | None = None) -> Any:
+    from kerasbert.tasks.ensemble import Ensemble
+
+
+def sentence_transformer(
+    model: "str | os.PathLike | keras.Model | Ensemble", *, pooling: str | None = None, length: int | None = None
+) -> Any:
     """A `sentence_transformers.SentenceTransformer` whose vectors are those of `kb.encode`, with the model's prompts.
 
     It has LangChain's `embed_documents` and `embed_query` too.
@@ -61,7 +68,7 @@ def _texts() -> Any:
             model: of ours. settings: of `kb.encode`. width: int H.
         """
 
-        def __init__(self, model: Any, settings: dict[str, Any], width: int) -> None:
+        def __init__(self, model: "keras.Model", settings: dict[str, Any], width: int) -> None:
             super().__init__()
             self.model, self.settings, self.width = model, settings, width
             self.max_seq_length = predict.longest(model, settings["length"])
@@ -83,7 +90,7 @@ def _texts() -> Any:
 
         get_sentence_embedding_dimension = get_embedding_dimension
 
-        def save(self, *_: Any, **__: Any) -> None:
+        def save(self, *_: object, **__: object) -> None:
             raise InputError(
                 "this SentenceTransformer asks a model of kerasbert and is not saved: "
                 "kerasbert export-checkpoint RUN FOLDER --to sentence_transformers writes its folder"

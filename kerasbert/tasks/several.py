@@ -26,7 +26,7 @@ class TasksModel(HeadedModel):
         own: task -> weight name -> variable.
     """
 
-    def __init__(self, encoder: Encoder, own: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, encoder: Encoder, own: Mapping[str, Mapping[str, object]]) -> None:
         heads: Any = {task: dict(variables) for task, variables in own.items()}
         super().__init__(encoder, heads, {}, name="tasks")
 
@@ -100,7 +100,7 @@ def task_of(batch: Mapping[str, Tensor]) -> str:
     return next(name.removeprefix(MARK) for name in batch if name.startswith(MARK))
 
 
-def beside(encoder: Encoder, changes: Mapping[str, Any]) -> Encoder:
+def beside(encoder: Encoder, changes: Mapping[str, object]) -> Encoder:
     """An encoder of the Spec with these changes: the weights that both have are the other's own variables."""
     family, spec = registry.family_of(encoder), encoder.spec.derive(changes)
     view = sharing(lambda: built(family, spec, encoder.model_name), encoder, ())

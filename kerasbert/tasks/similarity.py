@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,13 @@ from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
 from kerasbert.tasks.prompts import prompt_names
+
+if TYPE_CHECKING:
+    import os
+
+    import keras
+
+    from kerasbert.tasks.ensemble import Ensemble
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +42,12 @@ class Hit:
 
 
 def similarity(
-    model: Any, texts: Sequence[str], others: Sequence[str], *, length: int | None = None, language: str | None = None
+    model: "str | os.PathLike | keras.Model | Ensemble",
+    texts: Sequence[str],
+    others: Sequence[str],
+    *,
+    length: int | None = None,
+    language: str | None = None,
 ) -> np.ndarray:
     """Cosines of the vectors of texts and others, one by one: float64 [n], 1 for the same direction.
 
@@ -58,7 +70,7 @@ def similarity(
     return cosines(found[[rows[text] for text in texts]], found[[rows[text] for text in others]])
 
 
-def _texts(given: Any, what: str) -> list[Any]:
+def _texts(given: object, what: str) -> list[Any]:
     """Texts of a call, each checked under its own number."""
     texts = listed(given, what=what)
     for i, text in enumerate(texts):
@@ -69,7 +81,7 @@ def _texts(given: Any, what: str) -> list[Any]:
 
 
 def search(
-    model: Any,
+    model: "str | os.PathLike | keras.Model | Ensemble",
     texts: Sequence[str],
     query: str,
     *,
@@ -91,7 +103,7 @@ def search(
 
 
 def searched(
-    model: Any,
+    model: "str | os.PathLike | keras.Model | Ensemble",
     texts: Sequence[str],
     queries: Sequence[str],
     *,

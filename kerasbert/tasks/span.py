@@ -67,7 +67,7 @@ class Span(TaskKind):
 
     # Rows of a file
 
-    def targets(self, task, source, lines, values, texts) -> Any:
+    def targets(self, task, source, lines, values, texts) -> list[Target]:
         targets = []
         for line, value, (question, context) in zip(lines, values, texts, strict=True):
             name, golds = _golds(source, line, value)
@@ -97,7 +97,7 @@ class Span(TaskKind):
         total = len(rows.texts)
         return [f"{source}: {count} of {total} {said[where]}" for where, count in counts.items() if count]
 
-    def group(self, target) -> Any:
+    def group(self, target) -> bool:
         return bool(target.golds)
 
     # Batches and network
@@ -118,7 +118,7 @@ class Span(TaskKind):
         head = kind(2, specs.maybe(encoder.spec, "initializer", 0.02), activation=activation, **policy)
         return {self.head: head}, {self.head: (None, None, encoder.spec.hidden)}
 
-    def unlabelled(self, task, texts) -> Any:
+    def unlabelled(self, task, texts) -> list[Target]:
         return [Target(())] * len(texts)
 
     def compared(self, task, logits, batch) -> Tensor:
@@ -293,7 +293,7 @@ def averages(scored: np.ndarray, there: np.ndarray, unanswerable: bool) -> dict[
     return result
 
 
-def _golds(source: "Source", line: int, value: Any) -> tuple[str, list[tuple[str, int | None]]]:
+def _golds(source: "Source", line: int, value: object) -> tuple[str, list[tuple[str, int | None]]]:
     """The question's name for an error, and (text, offset) of each answer that is not empty.
 
     Args:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.data.reading import plain_name, whole
+from kerasbert.data.sources import NumberedRow
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
-from kerasbert.storage.json_view import Json, unrepeated
+from kerasbert.storage.json_view import unrepeated
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import Task
 
@@ -19,7 +20,7 @@ _COLUMNS: dict[str, Any] = {"kind": "span", "text": "question", "text_b": "conte
 LANGUAGES = ("ar", "de", "en", "es", "hi", "vi", "zh")  # of MLQA
 
 
-def read(source: Path, task: Task) -> list[tuple[int, Json]]:
+def read(source: Path, task: Task) -> list[NumberedRow]:
     """(line, row) of each question of a file in SQuAD's format; of other files than .json as of any table.
 
     A row has `id`, the columns of the question and the context, and that of the answers, if the file tells them:

@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,13 +24,22 @@ from kerasbert.tasks.graph_values import run
 from kerasbert.text import load_tokenizer
 from kerasbert.text.base import Tokenizer
 
+if TYPE_CHECKING:
+    from kerasbert.layers.encoder import SpecModel
+
+
 DIMS, SIF = 256, 1e-4
 UNUSED = re.compile(r"\[unused\d+\]")  # pieces that no text has
 KINDS = ("wordpiece", "bpe", "word_bpe", "unigram")
 
 
 def static_embedding(
-    model: Any, out: str | os.PathLike, *, dims: int = DIMS, sif: float = SIF, overwrite: bool = False
+    model: Any,
+    out: str | os.PathLike,
+    *,
+    dims: int = DIMS,
+    sif: float = SIF,
+    overwrite: bool = False,
 ) -> list[str]:
     """Distil an encoder into a static embedding, a model directory as any: it is searched with, trained further and exported.
 
@@ -108,7 +117,7 @@ def bare(tokenizer: Tokenizer) -> Tokenizer:
         return load_tokenizer(folder)
 
 
-def _of_pieces(encoder: Any, tokenizer: Tokenizer, kept: list[int]) -> np.ndarray:
+def _of_pieces(encoder: "SpecModel", tokenizer: Tokenizer, kept: list[int]) -> np.ndarray:
     """The mean over what the encoder gives of each piece between the special tokens: float64 [n, H]."""
 
     def function(model, given):

@@ -19,18 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.data.reading import plain_name
-from kerasbert.data.sources import numbered_table
+from kerasbert.data.sources import NumberedRow, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
 from kerasbert.tasks.base import Task
 
 Object = dict[str, Any]
-Numbered = list[tuple[int, Object]]
 PLACEHOLDER = "@placeholder"
 QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 
 
-def _label(value: Any) -> Any:
+def _label(value: object) -> object:
     """A label as it stands in the file: true and 1 of json as text."""
     return json.dumps(value) if isinstance(value, bool | int) else value
 
@@ -115,12 +114,12 @@ TASKS: dict[str, tuple[Callable[[Object], Iterator[Object]], str, Object]] = {
 FILES = {split: (f"{name}.jsonl",) for split, name in (("train", "train"), ("dev", "val"), ("test", "test"))}
 
 
-def _objects(source: str | os.PathLike) -> list[tuple[int, Object]]:
+def _objects(source: str | os.PathLike) -> list[NumberedRow]:
     """(line, object) of each line of a file, numbers as json has them."""
     return numbered_table(source, raw=True)
 
 
-def read(source: Path, task: Task) -> Numbered:
+def read(source: Path, task: Task) -> list[NumberedRow]:
     """(line, columns) of each input of a file of SuperGLUE; a file without labels has no such column.
 
     Raises:

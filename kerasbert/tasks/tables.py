@@ -12,7 +12,7 @@ from typing import Any
 
 from kerasbert.blanks import absent
 from kerasbert.data.dialects import default_reading
-from kerasbert.data.sources import numbered_table
+from kerasbert.data.sources import NumberedRow, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.storage import files
 from kerasbert.storage.json_view import JsonMap
@@ -35,9 +35,7 @@ class Memory:
     def __str__(self) -> str:
         return self.name
 
-    def table(
-        self, order: Sequence[str], columns: Sequence[str], texts: Sequence[str] = ()
-    ) -> list[tuple[int, dict[str, Any]]]:
+    def table(self, order: Sequence[str], columns: Sequence[str], texts: Sequence[str] = ()) -> list[NumberedRow]:
         """(number from 0, column -> text) of each row, as a file's.
 
         Args:
@@ -52,7 +50,7 @@ class Memory:
         return [(i, self._row(i, row, order, columns, texts)) for i, row in enumerate(self.rows)]
 
     def _row(
-        self, i: int, row: Any, order: Sequence[str], columns: Sequence[str], texts: Sequence[str]
+        self, i: int, row: object, order: Sequence[str], columns: Sequence[str], texts: Sequence[str]
     ) -> dict[str, Any]:
         if not isinstance(row, Mapping):
             if not isinstance(row, list | tuple):
@@ -94,6 +92,8 @@ class Memory:
 
 
 Source = Path | Memory
+# of a caller: a path, rows in memory, split -> one of them, (train, dev), a DataFrame, a dict of columns, dicts or tuples
+Data = str | os.PathLike | Memory | Mapping[str, object] | Iterable[object]
 
 
 def where(source: Source, line: int) -> str:
@@ -101,9 +101,7 @@ def where(source: Source, line: int) -> str:
     return f"{source}, {'row' if isinstance(source, Memory) else 'line'} {line}"
 
 
-def table(
-    source: Source, order: Sequence[str], columns: Sequence[str], texts: Sequence[str] = ()
-) -> list[tuple[int, dict[str, Any]]]:
+def table(source: Source, order: Sequence[str], columns: Sequence[str], texts: Sequence[str] = ()) -> list[NumberedRow]:
     """(line, column -> text) of each row of a file, or of rows in memory; see `Memory.table`."""
     if isinstance(source, Memory):
         return source.table(order, columns, texts)
@@ -135,7 +133,7 @@ def reading_of(described: JsonMap | None, *sources: Source) -> contextlib.Abstra
     return default_reading(said) if same else contextlib.nullcontext()
 
 
-def is_table(data: Any) -> bool:
+def is_table(data: object) -> bool:
     """Whether data are rows in memory: a DataFrame, a dict of columns, or rows one after the other."""
     if _is_frame(data):
         return True
@@ -165,7 +163,7 @@ def in_memory(data: Any) -> Memory:
     return Memory(tuple(data))
 
 
-def _is_frame(data: Any) -> bool:
+def _is_frame(data: object) -> bool:
     """Whether it looks like a DataFrame (pandas, polars); neither is imported."""
     return hasattr(data, "columns") and hasattr(data, "__getitem__") and not isinstance(data, Mapping)
 
@@ -176,7 +174,7 @@ def _is_column(value: Any) -> bool:
     return not any(isinstance(item, Mapping | tuple) for item in value)
 
 
-def _is_row(row: Any) -> bool:
+def _is_row(row: object) -> bool:
     """(text, label), (text_a, text_b, label), ((text_a, text_b), label) or (text, [label, label])."""
     if not isinstance(row, list | tuple) or len(row) < 2 or not _is_text(row[0]):
         return False
@@ -184,11 +182,11 @@ def _is_row(row: Any) -> bool:
     return not isinstance(row[-1], list | tuple) or (isinstance(row[0], str) and _is_text(row[-1]))
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(part, str) for part in value))
 
 
-def _text(value: Any) -> Any:
+def _text(value: Any) -> object:
     """A value as a jsonl file would give it; a missing one (None, NaN) is empty."""
     if absent(value):
         return ""

@@ -98,7 +98,7 @@ class Tags(TaskKind):
             return task
         return task.optioned({"scheme": scheme_of([names[i] for i in target] for target in targets)})
 
-    def targets(self, task, source, lines, values, texts) -> Any:
+    def targets(self, task, source, lines, values, texts) -> list[np.ndarray]:
         index = {name: i for i, name in enumerate(task.labels.values())}
         index |= {value: i for i, value in enumerate(task.labels)}
         targets = []
@@ -120,7 +120,7 @@ class Tags(TaskKind):
             targets.append(np.array([index[tag] for tag in tags], "int32"))
         return targets
 
-    def group(self, target) -> Any:
+    def group(self, target) -> tuple[int, ...]:
         return tuple(np.unique(target).tolist())
 
     def absent(self, task, train, dev) -> list[str]:
@@ -162,7 +162,7 @@ class Tags(TaskKind):
         mask = None if inputs is None else inputs.get("padding_mask")
         return model.heads[self.head](read, mask, training=training)
 
-    def unlabelled(self, task, texts) -> Any:
+    def unlabelled(self, task, texts) -> list[np.ndarray]:
         return [np.zeros(len(words_of(text)), "int32") for text in texts]
 
     def losses_of(self, model, logits, batch) -> dict[str, Tensor]:
@@ -171,7 +171,7 @@ class Tags(TaskKind):
             return super().losses_of(model, logits, batch)
         return {"label": ops.sum(model.heads["crf"](logits, batch["label"], batch["label_weight"]))}
 
-    def settled(self, task, heads) -> Any:
+    def settled(self, task, heads) -> Task:
         """The task with the table of its CRF, of which no path goes through what is not legal, where that is asked for."""
         if not self.options["crf"]:
             return task

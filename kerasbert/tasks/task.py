@@ -13,6 +13,7 @@ from kerasbert import registry
 from kerasbert.answers.base import Parts
 from kerasbert.data.dialects import current
 from kerasbert.data.reading import ENDINGS
+from kerasbert.data.sources import NumberedRow
 from kerasbert.errors import InputError, no_file
 from kerasbert.registry import register_task
 from kerasbert.storage.json_view import JsonMap
@@ -22,7 +23,9 @@ from kerasbert.tasks.tables import Memory, Source
 from kerasbert.tasks.unlabelled import labelled
 
 if TYPE_CHECKING:
+    from kerasbert.answers.base import Text
     from kerasbert.checkpoints.directory import ModelInfo
+    from kerasbert.tasks.tables import Data
 
 SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 FORMATS = ("tsv", "csv", "jsonl")
@@ -51,7 +54,7 @@ def find_task(task: str | Task, **fields: Any) -> Task:
     return dataclasses.replace(known, **named, **({"reader": ""} if {"text", "text_b", "label"} & set(named) else {}))
 
 
-def by_number(task: Task, named: Mapping[str, Any]) -> Task | None:
+def by_number(task: Task, named: Mapping[str, object]) -> Task | None:
     """The task that reads the columns of those numbers; None where they are no numbers, or its files no columns.
 
     Args:
@@ -95,11 +98,11 @@ def split_files(data: Any, test: bool = False, task: Task | None = None) -> dict
     return {split: source for split, source in found.items() if test or split != "test"}
 
 
-def _given(data: Any) -> bool:
+def _given(data: object) -> bool:
     return data is not None and not (isinstance(data, str) and not data)
 
 
-def _source(data: Any) -> Source:
+def _source(data: "Data") -> Source:
     return Path(data) if isinstance(data, str | os.PathLike) else tables.in_memory(data)
 
 
@@ -124,7 +127,7 @@ def _folder(path: Path, named: Mapping[str, Sequence[str]]) -> dict[str, Source]
     return files
 
 
-def table(task: Task, source: Source, columns: Sequence[str]) -> list[tuple[int, dict[str, Any]]]:
+def table(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRow]:
     """(line, column -> value) of each row of a task's file, or of rows in memory; lists of texts are tuples.
 
     Args:
@@ -159,7 +162,7 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[tuple[int,
     return rows
 
 
-def _columns(task: Task, source: Source, columns: Sequence[str]) -> list[tuple[int, dict[str, Any]]]:
+def _columns(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRow]:
     """The rows of a table with these columns; those of labels may be empty where such rows are to be skipped."""
     order, wanted = task.columns, list(columns)
     if isinstance(source, Memory):
@@ -200,7 +203,7 @@ def read_rows(task: Task, source: Source | str, *, targets: bool = True) -> Rows
     return Rows(texts, task.how.targets(task, source, lines, raw, texts), raw)
 
 
-def answerable(task: Task, texts: Sequence[Any]) -> list[Any]:
+def answerable(task: Task, texts: Sequence[object]) -> list[Any]:
     """The inputs to answer of a table's rows (`Rows.texts`): they, or where a kind answers fewer parts each of their texts."""
     if task.asked == task.parts:
         return list(texts)
@@ -208,7 +211,7 @@ def answerable(task: Task, texts: Sequence[Any]) -> list[Any]:
     return [text for part in parts for text in (part if isinstance(part, tuple) else (part,))]
 
 
-def one(parts: Parts) -> Any:
+def one(parts: Parts) -> "Text | Parts":
     """The parts of an input as `Rows` hold them: a single text by itself."""
     return parts[0] if len(parts) == 1 and isinstance(parts[0], str | bytes) else parts
 

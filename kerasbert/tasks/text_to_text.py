@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert import registry
-from kerasbert.data.sources import numbered_table
+from kerasbert.data.sources import NumberedRow, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
-from kerasbert.storage.json_view import Json
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.glue import ADVERSARIAL, MATCHED, PARAPHRASES, SCORES, SLICES
 
@@ -31,7 +30,7 @@ TEMPLATES = {
 FILES = {"mrpc": PARAPHRASES, "stsb": SCORES, "qqp": ADVERSARIAL, "mnli": MATCHED, "qnli": SLICES}
 
 
-def read(source: Path, task: Task) -> list[tuple[int, Json]]:
+def read(source: Path, task: Task) -> list[NumberedRow]:
     """The rows of a file of GLUE as sources and targets; a file without labels has no targets.
 
     Raises:

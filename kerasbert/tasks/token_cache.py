@@ -50,7 +50,7 @@ class TokenCache:
         self.folder, self.least, self.quiet = Path(folder), 0.0 if always else LEAST, quiet
         self._waiting: list[tuple[Path, Recording]] = []
 
-    def rows(self, make: Callable[[Tokenizer], Any], tokenizer: Tokenizer, depends: Sequence[Any]) -> Any:
+    def rows(self, make: Callable[[Tokenizer], Any], tokenizer: Tokenizer, depends: Sequence[object]) -> Any:
         """`make(tokenizer)`, with the tokens of a file where one is there; else they wait for `write`.
 
         Args:
@@ -228,7 +228,7 @@ def _over(tokenizer: Tokenizer, answers: _Recorder | _Replay, make: Callable[[To
         del other.encode, other.tokenize
 
 
-def _key(tokenizer: Tokenizer, depends: Sequence[Any]) -> str:
+def _key(tokenizer: Tokenizer, depends: Sequence[object]) -> str:
     """The name of the file of such tokens."""
     code = (
         FORMAT,

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.answers.tokens import BLANKS, POSITIONS, SPELLINGS, Filling, FillMask, filling, pattern, spelled
 from kerasbert.errors import InputError
@@ -15,6 +15,10 @@ from kerasbert.tasks.classification import log_odds
 from kerasbert.tasks.given import check_texts
 from kerasbert.text import Tokenizer
 from kerasbert.text.template import room
+
+if TYPE_CHECKING:
+    import keras
+
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -118,13 +122,13 @@ class Tokens(TaskKind):
         return answers
 
 
-def _pieces(source: Tokenizer, strings: Tensor) -> Any:
+def _pieces(source: Tokenizer, strings: Tensor) -> Tensor:
     """What stands between the masks of texts [B]: [B, (masks + 1)]."""
     texts = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
     return tf.strings.split(tf.strings.regex_replace(texts, pattern(source), SPELLINGS[0]), SPELLINGS[0])
 
 
-def _with_masks(ids: Any, masked: Tensor, mask_id: int, splits: Tensor) -> Any:
+def _with_masks(ids: Tensor, masked: Tensor, mask_id: int | None, splits: Tensor) -> Tensor:
     """Ids of pieces [T, (tokens)], of which `masked` [T] have a mask behind them, those of a text joined: [B, (tokens)]."""
     count = tf.cast(masked, splits.dtype)
     masks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(count)], mask_id), count)
@@ -149,7 +153,7 @@ def _around(ids: Any, tokenizer: Any, budget: int) -> dict[str, Tensor]:
 
 
 def fill_mask(
-    model: Any,
+    model: "keras.Model",
     texts: Sequence[str],
     *,
     top: int = 5,

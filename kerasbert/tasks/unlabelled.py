@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from kerasbert.blanks import absent
 from kerasbert.data.dialects import current, say
+from kerasbert.data.sources import NumberedRow
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.labels import MARKS, MISSING
@@ -13,14 +13,13 @@ from kerasbert.tasks.tables import Source
 
 INFERENCE = {"entailment", "neutral", "contradiction", "not_entailment"}
 INFERENCE_PARTS = {("premise", "hypothesis"), ("sentence1", "sentence2")}
-Numbered = list[tuple[int, dict[str, Any]]]
 
 
 class Unlabelled(str):
     """In the place of a label: why an annotation tool gave none, such as `answer 'reject'`."""
 
 
-def labelled(task: Task, source: Source, rows: Numbered) -> Numbered:
+def labelled(task: Task, source: Source, rows: list[NumberedRow]) -> list[NumberedRow]:
     """The rows that have a label: without those that an annotation tool left open, those of inference (NLI) that are marked
     so, and where that is asked for (`Reading.skip_unlabelled`) all whose label is missing. How many are dropped is told.
 
@@ -45,7 +44,7 @@ def labelled(task: Task, source: Source, rows: Numbered) -> Numbered:
     return kept
 
 
-def _without(source: Source, rows: Numbered, gone: Sequence[bool], reason: str) -> Numbered:
+def _without(source: Source, rows: list[NumberedRow], gone: Sequence[bool], reason: str) -> list[NumberedRow]:
     """The rows that are not gone, which is told."""
     kept = [row for row, left in zip(rows, gone) if not left]
     if not kept:
@@ -54,7 +53,7 @@ def _without(source: Source, rows: Numbered, gone: Sequence[bool], reason: str) 
     return kept
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     """Whether a cell holds no label: it is empty, a value that is not there, or a mark of such rows."""
     return absent(value) or (isinstance(value, str) and value.strip() in (*MISSING, *MARKS))
 

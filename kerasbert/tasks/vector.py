@@ -78,7 +78,7 @@ class Vector(TaskKind):
 
     # Rows of a file
 
-    def targets(self, task, source, lines, values, texts) -> Any:
+    def targets(self, task, source, lines, values, texts) -> np.ndarray | list[list[float]]:
         if not self.loss.ranked:
             return self._scores(source, lines, values, texts)
         if self.loss.wants != vector_losses.TEXTS:
@@ -111,7 +111,7 @@ class Vector(TaskKind):
         highest = float(targets.max(initial=1.0)) if self.options["loss"] == "cosine" else 1.0
         return task if highest == self.options["highest"] else task.optioned({"highest": highest})
 
-    def scaled(self, task, targets) -> Any:
+    def scaled(self, task, targets) -> np.ndarray:
         return targets / np.float32(self.options["highest"]) if self.options["loss"] == "cosine" else targets
 
     def absent(self, task, train, dev) -> list[str]:
@@ -122,7 +122,7 @@ class Vector(TaskKind):
             )
         return []
 
-    def group(self, target) -> Any:
+    def group(self, target) -> float:
         return 0.0  # every text has its share of the held-out rows, whatever its score
 
     # Batches and network
@@ -160,7 +160,7 @@ class Vector(TaskKind):
     def readout(self, task, encoder) -> str | None:
         return self.options["pooling"]
 
-    def logits(self, model, read, inputs, training=False) -> Any:
+    def logits(self, model, read, inputs, training=False) -> Tensor:
         for layer, about in zip(model.heads.values(), self.options["dense"]):
             read = layer(read, activation=about["activation"] or None)
         return read

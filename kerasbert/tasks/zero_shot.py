@@ -4,7 +4,7 @@ Yin et al., 2019, Benchmarking Zero-shot Text Classification, section 4; scores 
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,11 +15,19 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
 from kerasbert.tasks.graph_values import BATCH
 
+if TYPE_CHECKING:
+    import os
+
+    import keras
+
+    from kerasbert.tasks.ensemble import Ensemble
+
+
 TEMPLATE = "This example is {}."
 
 
 def zero_shot(
-    model: Any,
+    model: "str | os.PathLike | keras.Model | Ensemble",
     texts: Sequence[str],
     labels: Sequence[str],
     *,
@@ -67,7 +75,7 @@ def zero_shot(
     return [_answer(labels, row, i in truncated) for i, row in enumerate(scores)]
 
 
-def _columns(model: Any, entailment: str | None) -> tuple[int, int]:
+def _columns(model: "keras.Model", entailment: str | None) -> tuple[int, int]:
     """The numbers of the labels of entailment and of its opposite."""
     task = getattr(model, "task", None)
     if task is None or not task.pair or task.how.per_token or not task.how.answers.labelled or len(model.labels) < 2:

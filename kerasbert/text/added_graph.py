@@ -4,13 +4,17 @@ Matches come from one regular expression (RE2, tensorflow-text's regex_split_wit
 neighbours. A row below is a text or a piece of one; places are counted over the whole batch.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from kerasbert.text.added import Matcher
 from kerasbert.text.normalize import TABLES
+
+if TYPE_CHECKING:
+    from kerasbert.text.graph import GraphTokenizer
+
 
 CODE = (1 << 21) - 1  # a code point without flags
 Tokens = tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]  # ids, starts, ends [B, (tokens)] int32
@@ -194,7 +198,7 @@ def _literal(text: str) -> str:
     return "".join(c if c.isalnum() or ord(c) >= 128 else f"\\x{{{ord(c):x}}}" for c in text)
 
 
-def around(graph: Any, codes: tf.RaggedTensor) -> Tokens:
+def around(graph: "GraphTokenizer", codes: tf.RaggedTensor) -> Tokens:
     """Tokens of code points [B, (characters)] with added tokens among them.
 
     Args:
@@ -212,7 +216,7 @@ def around(graph: Any, codes: tf.RaggedTensor) -> Tokens:
     return segments.joined(found, graph.spans(graph.raw, flat, segments, tf.gather(splits, segments.rows)))
 
 
-def _normalized(graph: Any, pieces: tf.RaggedTensor, begins: tf.Tensor) -> Tokens:
+def _normalized(graph: "GraphTokenizer", pieces: tf.RaggedTensor, begins: tf.Tensor) -> Tokens:
     """Tokens of the pieces [T, (characters)] that begin at these characters [T] of their texts; offsets in the piece."""
     if graph.normal is None:
         return graph.tokenize_plain(tf.strings.unicode_encode(pieces, "UTF-8"), begins == 0)

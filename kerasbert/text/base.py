@@ -370,7 +370,7 @@ def _checked_specials(specials: Any) -> dict[str, str]:
     return {part: specials[part] for part in PARTS if part in specials}
 
 
-def flag(name: str, value: Any) -> bool:
+def flag(name: str, value: object) -> bool:
     """A setting that is true or false.
 
     Raises:

@@ -7,7 +7,7 @@ predicts; the network reads the bytes, so that words outside of it are no less k
 
 import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import inputs
 from kerasbert.errors import InputError
@@ -15,6 +15,10 @@ from kerasbert.inputs import WORD, Input, Tensor
 from kerasbert.text.base import Cache, Tokens
 from kerasbert.text.whole_words import WholeWords, commonest
 from kerasbert.text.words import split_words
+
+if TYPE_CHECKING:
+    import numpy as np
+
 
 ROWS = 261  # bytes, the five below
 SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, FILLING = range(257, 262)
@@ -62,7 +66,7 @@ def _packed(numbers: Iterable[int]) -> bytes:
     return b"".join(number.to_bytes(2, "little") for number in numbers)
 
 
-def _make(values: inputs.Values) -> Any:
+def _make(values: inputs.Values) -> "np.ndarray":
     import numpy as np
 
     ids = values["token_ids"]

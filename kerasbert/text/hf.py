@@ -202,7 +202,7 @@ def word_pieces(
     )
 
 
-def _ids(vocab: Any) -> dict[str, int]:
+def _ids(vocab: object) -> dict[str, int]:
     return field({"vocab": vocab}, "vocab", dict, "model", {})
 
 
@@ -262,7 +262,7 @@ def _within_words(content: JsonView, large: dict, tokens: list, beside: Beside) 
     return within_words(pieces, _merges(large["merges"]), added, split, beside, template)
 
 
-def _merges(merges: Any) -> list:
+def _merges(merges: object) -> list:
     """Pairs, which older files write in one string."""
     listed = field({"merges": merges}, "merges", list, "model", [])
     return [merge.split(" ") if isinstance(merge, str) else merge for merge in listed]

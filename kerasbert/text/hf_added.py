@@ -11,7 +11,7 @@ from kerasbert.text.hf_values import by_id, field, filled, short
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
-def token_entry(entry: Any) -> Json:
+def token_entry(entry: object) -> Json:
     """{"content", "id" (or None), flags} of an entry of added_tokens.
 
     Raises:

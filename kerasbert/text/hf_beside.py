@@ -117,7 +117,7 @@ class Beside:
         """A setting that is true or false; `default` where it is absent or null."""
         return field(self.config, name, bool, CONFIG, default)
 
-    def settled(self, name: str, said: Any, own: bool = True) -> Any:
+    def settled(self, name: str, said: object, own: bool = True) -> Any:
         """A setting that tokenizer.json says too: tokenizer_config.json's goes first where the class is a model's.
 
         Args:

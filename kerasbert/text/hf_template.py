@@ -11,7 +11,7 @@ MOST_SEGMENTS = 100
 Part = tuple[str, int]  # "A", "B" or a piece with a sign before it that tells it from those; and its segment
 
 
-def template_of(processor: Any, vocabulary: Sequence[str]) -> tuple[str, str]:
+def template_of(processor: object, vocabulary: Sequence[str]) -> tuple[str, str]:
     """The templates of a tokenizer.json's post_processor: for one text and for two.
 
     Offsets are none of its affair here: those of our byte-level BPE leave blanks out whatever `trim_offsets` says.

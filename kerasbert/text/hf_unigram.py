@@ -67,7 +67,7 @@ class Splitter(NamedTuple):
     split: bool
 
 
-def read_unigram(content: Mapping, model: Mapping, vocab: Any, tokens: list, beside: Beside) -> Unigram:
+def read_unigram(content: Mapping, model: Mapping, vocab: object, tokens: list, beside: Beside) -> Unigram:
     """The tokenizer of a tokenizer.json with a Unigram model.
 
     Args:

@@ -8,7 +8,7 @@ from kerasbert.errors import InputError
 LARGEST = 1 << 22  # ids of a vocabulary
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A value for an error's text."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
@@ -37,7 +37,7 @@ def expect(*expected: tuple[str, Any, Any], kind: str) -> None:
             raise InputError(f"{name} is {short(received)}, expected {wanted!r}: only {kind} can be read")
 
 
-def steps(part: Any, key: str, where: str) -> Iterator[Mapping]:
+def steps(part: object, key: str, where: str) -> Iterator[Mapping]:
     """A step, or those of a Sequence."""
     if part is None:
         return
@@ -50,7 +50,7 @@ def steps(part: Any, key: str, where: str) -> Iterator[Mapping]:
         yield part
 
 
-def only_step(part: Any, key: str, where: str, wanted: str, kind: str) -> Mapping:
+def only_step(part: object, key: str, where: str, wanted: str, kind: str) -> Mapping:
     """The one step of a section.
 
     Raises:

@@ -163,7 +163,7 @@ class _Lengths(dict):
         return found
 
 
-def with_knowledge(tokenizer: "Tokenizer", graph: KnowledgeGraph | None) -> Any:
+def with_knowledge(tokenizer: "Tokenizer", graph: KnowledgeGraph | None) -> "Tokenizer":
     """The tokenizer with a graph: its rows are sentence trees. None: without one."""
     plain = copy.copy(tokenizer)
     plain.knowledge = None
