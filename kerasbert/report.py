@@ -115,7 +115,7 @@ def curves(run: str | os.PathLike) -> Mapping[str, Curve]:
     return found
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import __version__
 from kerasbert.blanks import blank, nothing_to_read, one_line
@@ -25,6 +25,13 @@ from kerasbert.cli.parser import (
     task_option,
 )
 from kerasbert.errors import InputError, TextError
+
+if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.cli.tables import Asked
+    from kerasbert.tasks.base import Task
+
 
 LANGUAGE = "of the texts, for a model that reads it (XLM); that of the training by default"
 
@@ -79,7 +86,7 @@ def _predict(options: argparse.Namespace) -> int:
     return answer.tell()
 
 
-def _write_table(options: argparse.Namespace, answer: "_Answers", asked: Any) -> None:
+def _write_table(options: argparse.Namespace, answer: "_Answers", asked: "Asked") -> None:
     """The answers of a table, beside its columns."""
     from kerasbert.tasks.base import kind_of
 
@@ -99,7 +106,7 @@ def _show_standard_input(options: argparse.Namespace, answer: "_Answers") -> Non
     tables.tell(stream.told())
 
 
-def early_task(options: argparse.Namespace) -> Any:
+def early_task(options: argparse.Namespace) -> "Task | None":
     """The task of the model of a command, without TensorFlow; None where only loading it tells.
 
     Raises:
@@ -118,7 +125,7 @@ def early_task(options: argparse.Namespace) -> Any:
     return early_checks.task_of(options.model, chosen)
 
 
-def _asked(options: argparse.Namespace, task: Any) -> Any:
+def _asked(options: argparse.Namespace, task: "Task") -> Any:
     """What is to be answered: inputs, or of --data what `answer_tables.read` gives; empty where stdin is read."""
     if options.submission:
         from kerasbert.tasks.glue_files import check_submission
@@ -163,7 +170,7 @@ def _check_page(options: argparse.Namespace) -> None:
         raise InputError("--explain shows a few texts: give them as arguments, by --pair or on stdin, not by --data")
 
 
-def _explain(options: argparse.Namespace, model: Any, texts: Sequence[Any]) -> None:
+def _explain(options: argparse.Namespace, model: "keras.Model", texts: Sequence[object]) -> None:
     """The page of --explain."""
     from kerasbert.cli import explanation
     from kerasbert.storage import files
@@ -187,7 +194,7 @@ def _heading(text: Any) -> str:
 class _Answers:
     """The answers of a model, printed as they are made; what is to be said of the texts comes at the end."""
 
-    def __init__(self, model: Any, options: argparse.Namespace) -> None:
+    def __init__(self, model: "keras.Model", options: argparse.Namespace) -> None:
         self.model, self.options = model, options
         self.texts = self.truncated = self.tabs = self.lines = 0
         self.blank: list[int] = []  # numbers of the texts shown that hold nothing to read
@@ -196,7 +203,7 @@ class _Answers:
         self.cut: set[int] = set()  # of the texts answered last, the numbers of those that were truncated
         self.inserted: list[list[Any]] | None = None  # of a model that reads sentence trees, of the texts answered last
 
-    def objects(self, texts: Sequence[Any]) -> list[Any]:
+    def objects(self, texts: Sequence[object]) -> list[Any]:
         """An answer for each text."""
         from kerasbert.tasks.predict import answered
 
@@ -209,7 +216,7 @@ class _Answers:
         self.tabs += sum(isinstance(text, str) and "\t" in text for text in texts)
         return found
 
-    def _take(self, texts: Sequence[Any]) -> None:
+    def _take(self, texts: Sequence[object]) -> None:
         """Remember texts to explain; more than a page holds are refused."""
         from kerasbert.cli.explanation import TEXTS
 
@@ -217,7 +224,7 @@ class _Answers:
         if len(self.explained) > TEXTS:
             raise InputError(f"--explain shows {TEXTS} texts at most, received {len(self.explained)}: give fewer")
 
-    def of(self, texts: Sequence[Any]) -> list[dict[str, Any] | None]:
+    def of(self, texts: Sequence[object]) -> list[dict[str, Any] | None]:
         """An answer's json for each text, with the triples that were inserted; None for None.
 
         Raises:
@@ -229,7 +236,7 @@ class _Answers:
             numbers = [number for number, text in enumerate(texts) if text is not None]
             raise TextError(numbers[error.number], error.reason) from error
 
-    def _of(self, texts: Sequence[Any]) -> list[dict[str, Any] | None]:
+    def _of(self, texts: Sequence[object]) -> list[dict[str, Any] | None]:
         found = [answer.to_json() for answer in self.objects([text for text in texts if text is not None])]
         if self.inserted is not None:
             found = [answer | {"triples": triples} for answer, triples in zip(found, self.inserted, strict=True)]
@@ -246,7 +253,7 @@ class _Answers:
             found.append((number in self.cut, [value[name] for name in fields]))
         return found
 
-    def show(self, texts: Sequence[Any], what: str = "text") -> None:
+    def show(self, texts: Sequence[object], what: str = "text") -> None:
         """Print a line for each text, an empty one for one that holds nothing to read (json: null), or cannot be read.
 
         Of a kind with lines of its own (`Kind.lines`) a text has several, and a blank line stands between two texts.
@@ -326,7 +333,7 @@ def _submit(options: argparse.Namespace, answer: "_Answers") -> None:
     print(path)
 
 
-def _input(text: str, task: Any, where: str) -> Any:
+def _input(text: str, task: "Task", where: str) -> object:
     """A text, or the parts of an input from a line."""
     if blank(text):
         return text
@@ -343,7 +350,7 @@ def _input(text: str, task: Any, where: str) -> Any:
     return parts if task.pair else text
 
 
-def _line(text: str, task: Any, where: str) -> Any:
+def _line(text: str, task: "Task", where: str) -> object:
     """What is asked of a line of the standard input; an InputError, not raised, where it is no input."""
     if blank(text):
         return ""

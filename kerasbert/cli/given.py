@@ -18,7 +18,7 @@ class Given(argparse.Namespace):
         flags: those that the user wrote: name -> how he wrote it, such as `--dev`.
     """
 
-    def __init__(self, values: Mapping[str, Any], flags: Mapping[str, str]) -> None:
+    def __init__(self, values: Mapping[str, object], flags: Mapping[str, str]) -> None:
         super().__init__(**values)
         self._flags, self._read = dict(flags), set[str]()
 

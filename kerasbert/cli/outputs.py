@@ -6,7 +6,6 @@ An argument that names an output is declared by `writes`. What a command reads i
 import argparse
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from kerasbert.errors import InputError, is_pipe, no_file
 from kerasbert.storage import places
@@ -71,7 +70,7 @@ def check(command: argparse.ArgumentParser, options: argparse.Namespace) -> list
     return read
 
 
-def _check(kind: str, path: Any, overwrite: bool, read: list[str]) -> None:
+def _check(kind: str, path: str | os.PathLike, overwrite: bool, read: list[str]) -> None:
     if kind in BEGUN:
         places.check_begun(path, *BEGUN[kind], overwrite, read)
     elif kind == "within":

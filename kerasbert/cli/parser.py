@@ -113,7 +113,7 @@ class Parser(argparse.ArgumentParser):
             name = "/".join(action.option_strings) or str(action.metavar or action.dest)
             self.error(f"{name} must be {wanted or f'such as {action.metavar}'}. Received: {text!r}")
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         """Refuse a value that is not among the choices and name the nearest."""
         if action.choices is None or value in action.choices:
             return
@@ -289,7 +289,7 @@ def check_directories(options: argparse.Namespace, *names: str) -> None:
                 raise source.of_keras(model)
 
 
-def show(value: Any, as_json: bool, text: str) -> None:
+def show(value: object, as_json: bool, text: str) -> None:
     print(json.dumps(value, ensure_ascii=False) if as_json else text)
 
 

@@ -1,7 +1,7 @@
 """`kerasbert similarity`: how alike two texts are."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import __version__
 from kerasbert.cli import tables
@@ -10,6 +10,9 @@ from kerasbert.cli.given import check_read
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare, encoding_option, show
 from kerasbert.errors import InputError
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.base import Task
 
 
 def _pairs(options: argparse.Namespace, task: Any) -> Any:
@@ -21,7 +24,7 @@ def _pairs(options: argparse.Namespace, task: Any) -> Any:
     return answer_tables.read(options.data, columns, Task("texts", "vector", text_b="text_b"))
 
 
-def columns_of(task: Any, default: tuple[str, ...], *chosen: str | None) -> list[str]:
+def columns_of(task: "Task | None", default: tuple[str, ...], *chosen: str | None) -> list[str]:
     """Columns of the texts: those that were chosen, else the task's, else the default ones."""
     own = task.parts if task is not None and len(task.parts) >= len(default) else default
     return [column or part for column, part in zip(chosen, own)]

@@ -8,13 +8,18 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import inputs
 from kerasbert.cli import terminal
 from kerasbert.cli.outputs import writes
 from kerasbert.errors import InputError
 from kerasbert.progress import Progress
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.answer_journal import Journal
+    from kerasbert.tasks.answer_tables import Sheet
+
 
 WINDOW = 16  # batches that are read at once, and ordered by length
 # texts (or the parts of inputs) -> of each whether it was truncated, and the fields of its answer
@@ -166,7 +171,7 @@ def write(
     *,
     out: str | None,
     batch: int,
-    about: Mapping[str, Any],
+    about: Mapping[str, object],
     name: str,
 ) -> int:
     """Answer the rows of a table and write it; what a user cannot see in it is said on the standard error.
@@ -195,7 +200,7 @@ def write(
     return cut
 
 
-def _print(table: Asked, answer: Answer, sheet: Any, batch: int, progress: Progress) -> int:
+def _print(table: Asked, answer: Answer, sheet: "Sheet", batch: int, progress: Progress) -> int:
     """The table on the standard output, as it is answered."""
     cut = 0
 
@@ -217,7 +222,7 @@ def _print(table: Asked, answer: Answer, sheet: Any, batch: int, progress: Progr
     return cut
 
 
-def _journal(table: Asked, out: str, settings: Mapping[str, Any]) -> Any:
+def _journal(table: Asked, out: str, settings: Mapping[str, object]) -> "Journal":
     """The journal of a table's answers, which an interrupted command may have left; what of it is used is printed."""
     from kerasbert.storage import files
     from kerasbert.tasks.answer_journal import Journal
@@ -233,7 +238,7 @@ def _journal(table: Asked, out: str, settings: Mapping[str, Any]) -> Any:
 
 
 def _keep(
-    table: Asked, answer: Answer, sheet: Any, out: str, batch: int, about: Mapping[str, Any], progress: Progress
+    table: Asked, answer: Answer, sheet: "Sheet", out: str, batch: int, about: Mapping[str, Any], progress: Progress
 ) -> int:
     """The table as a file: each batch is kept as it is answered, the whole is put in its place."""
     from kerasbert.storage import files

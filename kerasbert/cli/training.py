@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import registry
 from kerasbert.cli import tables
@@ -30,6 +30,10 @@ from kerasbert.errors import InputError
 from kerasbert.training import interruption
 from kerasbert.training.config import FinetuneConfig, TasksConfig
 from kerasbert.training.pretrain_config import PretrainConfig
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.tables import Data
+
 
 RECIPES = Path(__file__).resolve().parents[2] / "tpu_scripts" / "recipes"  # in a checkout
 SHOWN = 20  # labels of which a terminal has room
@@ -123,7 +127,7 @@ def _finetune(options: argparse.Namespace) -> None:
     print(options.out)
 
 
-def _settings(options: argparse.Namespace, data: Any, *searched: str) -> dict[str, Any]:
+def _settings(options: argparse.Namespace, data: "Data", *searched: str) -> dict[str, Any]:
     """The options of a fine-tuning; what is wrong with them, or with small files, is refused before TensorFlow is imported.
 
     Args:
@@ -167,7 +171,7 @@ def _alone(settings: Mapping[str, Any]) -> TasksConfig:
     return TasksConfig(**{**settings, "changes": changes})
 
 
-def _folds(options: argparse.Namespace, data: Any) -> None:
+def _folds(options: argparse.Namespace, data: "Data") -> None:
     from kerasbert import report
     from kerasbert.training.folds import cross_validate
 
@@ -181,7 +185,7 @@ def _folds(options: argparse.Namespace, data: Any) -> None:
     print(options.out)
 
 
-def _grid(options: argparse.Namespace, data: Any) -> None:
+def _grid(options: argparse.Namespace, data: "Data") -> None:
     from kerasbert import report
     from kerasbert.training.grid import FUNCTIONS, check_grid, grid, searchable
 

@@ -5,11 +5,16 @@
 
 import sys
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import os
+
+    import keras
 
 
 class _Package(types.ModuleType):
-    def __call__(self, run: Any, out: Any, **options: Any) -> Any:
+    def __call__(self, run: "str | os.PathLike | keras.Model", out: "str | os.PathLike", **options: Any) -> Any:
         """Write a SavedModel; see `kerasbert.export.saved_model.export`."""
         from kerasbert.export.saved_model import export
 

@@ -250,7 +250,7 @@ def read(source: str | os.PathLike | bytes) -> Bundle:
     return bundle
 
 
-def _made(kind: type, row: Any) -> Any:
+def _made(kind: type, row: object) -> Any:
     """A Reads or a Signature of its json, types checked."""
     if not isinstance(row, dict):
         raise TypeError(f"{row!r:.40} stands where a {kind.__name__} belongs")

@@ -80,7 +80,7 @@ def _tensor(array: np.ndarray) -> Json:
     return {"dtype": name, "tensor_shape": {"dim": [{"size": size} for size in array.shape]}, field: values}
 
 
-def _short(value: Any) -> Any:
+def _short(value: object) -> object:
     """An answer for a reader: four digits, the first of many values."""
     if isinstance(value, list):
         more = [f"... {len(value)} in all"] if len(value) > SHOWN else []
@@ -88,6 +88,6 @@ def _short(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     """In one line, for a shell's single quotes: ' is written as json may."""
     return json.dumps(value, ensure_ascii=False).replace("'", "\\u0027")

@@ -86,7 +86,7 @@ class Client:
         self._transport.close()
 
     def predict(
-        self, inputs: Mapping[str, Sequence[Any]] | Sequence[Any], signature: str = "serving_default"
+        self, inputs: Mapping[str, Sequence[object]] | Sequence[object], signature: str = "serving_default"
     ) -> dict[str, list]:
         """The outputs of a signature.
 
@@ -203,7 +203,7 @@ def _joined(parts: Sequence[Mapping[str, list]]) -> dict[str, list]:
     return found
 
 
-def _blank(value: Any) -> Any:
+def _blank(value: object) -> object:
     """What fills a row up: nothing of the value's type.
 
     >>> _blank(["a", 1.5])

@@ -157,7 +157,7 @@ def _left(end: float) -> float:
     return seconds
 
 
-def _jsonable(value: Any) -> Any:
+def _jsonable(value: object) -> Any:
     """Lists as json holds them: bytes in base64."""
     if isinstance(value, list | tuple):
         return [_jsonable(each) for each in value]

@@ -71,7 +71,7 @@ def read(path: str | os.PathLike) -> list[Json]:
 
 def measure(
     client: Client,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, object]],
     *,
     requests: int = 1000,
     concurrency: int = 8,
@@ -124,7 +124,7 @@ def measure(
     return found | {"longest_ms": percentile(times, 100), "errors": codes.total(), "codes": dict(codes)}
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:
+def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 

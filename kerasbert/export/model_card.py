@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import __version__
 from kerasbert.errors import InputError
@@ -23,6 +23,10 @@ from kerasbert.storage import files, places
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.task import task_with
+
+if TYPE_CHECKING:
+    import keras
+
 
 NEEDS = "import tensorflow_text before tf.saved_model.load: it brings the operations of the tokenizer"
 
@@ -147,7 +151,7 @@ def licence(facts: Facts) -> str:
     return found[1] if found else ""
 
 
-def _plain(value: Any, most: int = 120) -> str:
+def _plain(value: object, most: int = 120) -> str:
     r"""A text of others in Markdown, as it is: no html, no links, no columns of a table.
 
     >>> print(_plain("a|b <script> [x](y)"))
@@ -157,7 +161,7 @@ def _plain(value: Any, most: int = 120) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _of_ids(model: Any) -> str:
+def _of_ids(model: "keras.Model") -> str:
     """What the signature `ids` takes beside the lengths."""
     taken = signatures.counted(used(predict.declared(model), predict.settings_of(model)))
     listed = ", ".join(f"`{each.name}`" for each in taken)
@@ -177,7 +181,7 @@ def _of_options(kind: Any) -> str:
     )
 
 
-def _others(model: Any, signed: Collection[str], rest: str) -> str:
+def _others(model: "keras.Model", signed: Collection[str], rest: str) -> str:
     """The signatures beside those of texts and ids, a line for each that is there."""
     api = kind_of(model).examples
     request = {"signature_name": api, "examples": json.loads(rest)["instances"]}
@@ -189,7 +193,7 @@ def _others(model: Any, signed: Collection[str], rest: str) -> str:
     return "".join(f"\nThe signature {line}" for name, line in lines.items() if name in signed)
 
 
-def _returned(model: Any) -> str:
+def _returned(model: "keras.Model") -> str:
     """The outputs of a model of ours."""
     if getattr(model, "task", None) is None and isinstance(model, SentenceEncoder):
         return "`vector` [B, H] float32: the sentence's, as it was learned"
@@ -231,7 +235,12 @@ grpcurl -plaintext -import-path serving -import-path tensorflow -proto tensorflo
 
 
 def card(
-    model: Any, longest: int, asked: Requests, signed: Collection[str] = (), outputs: str = "", remark: str = ""
+    model: "keras.Model",
+    longest: int,
+    asked: Requests,
+    signed: Collection[str] = (),
+    outputs: str = "",
+    remark: str = "",
 ) -> str:
     """The text of the card; it holds no paths and no dates.
 

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +17,12 @@ from kerasbert.tasks import early_checks, predict
 from kerasbert.tasks.adapted_models import in_bfloat16, merged
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.prompts import tell_prompt
+
+if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.tasks.ensemble import Ensemble
+
 
 TOLERANCE = 1e-4
 WARM = 16  # tokens of a row of ids that warms a server up
@@ -34,7 +40,7 @@ PROBES = (
 
 
 def export(
-    model: Any,
+    model: "str | os.PathLike | keras.Model | Ensemble",
     out: str | os.PathLike,
     *,
     length: int | None = None,
@@ -105,19 +111,19 @@ def _versions(base: str | os.PathLike) -> list[Path]:
     return [each for each in Path(base).glob("*") if re.fullmatch("[0-9]+", each.name) and each.is_dir()]
 
 
-def _probes(model: Any) -> list[Any]:
+def _probes(model: "keras.Model") -> list[Any]:
     """Inputs that a SavedModel is compared on and warmed up with."""
     return kind_of(model).probes(PROBES, len(graphs.text_names(model)))
 
 
-def _given(model: Any, texts: Sequence[Any]) -> dict[str, tf.Tensor]:
+def _given(model: "keras.Model", texts: Sequence[object]) -> dict[str, tf.Tensor]:
     """What `serving_default` takes of inputs as `kb.predict` takes them, with the settings that the model was trained with."""
     trained = getattr(getattr(model, "task", None), "settings", {})
     settings = {name: tf.fill([len(texts)], value) for name, value in trained.items()}
     return signatures.given(kind_of(model), graphs.text_names(model), texts) | settings
 
 
-def _warm_up(model: Any, served: Any) -> list[beside.Request]:
+def _warm_up(model: "keras.Model", served: Any) -> list[beside.Request]:
     """Requests of every signature, of one text and of several, which are two graphs; they were answered here."""
     texts, kind = _probes(model), kind_of(model)
     requests: list[tuple[str, dict[str, tf.Tensor]]] = []
@@ -133,7 +139,7 @@ def _warm_up(model: Any, served: Any) -> list[beside.Request]:
     return [(name, inputs, served[name](**inputs)) for name, inputs in requests]
 
 
-def _filled(model: Any, signature: Any, count: int) -> dict[str, tf.Tensor]:
+def _filled(model: "keras.Model", signature: Any, count: int) -> dict[str, tf.Tensor]:
     """Inputs of a signature: rows of WARM tokens or words."""
     trained = getattr(getattr(model, "task", None), "settings", {})
     found = {}
@@ -144,7 +150,7 @@ def _filled(model: Any, signature: Any, count: int) -> dict[str, tf.Tensor]:
     return found
 
 
-def _write(model: Any, folder: Path, longest: int) -> None:
+def _write(model: "keras.Model", folder: Path, longest: int) -> None:
     """Save the signatures with their weights and tables, in an order that is the same in every process.
 
     Keras' ExportArchive has that of the variables' addresses.
@@ -159,7 +165,9 @@ def _write(model: Any, folder: Path, longest: int) -> None:
     beside.name_methods(folder, functions)
 
 
-def _expected(model: Any, texts: Sequence[Any], served: Mapping[str, Any], longest: int) -> tuple[str, Any]:
+def _expected(
+    model: "keras.Model", texts: Sequence[object], served: Mapping[str, object], longest: int
+) -> tuple[str, Any]:
     """The output that is compared, and what it is to be of each text."""
     if isinstance(model, graphs.OwnModel):
         name = next(name for name in served if name != "truncated")
@@ -170,7 +178,7 @@ def _expected(model: Any, texts: Sequence[Any], served: Mapping[str, Any], longe
     return kind.output, [kind.probabilities(row) for row in predict.outputs_of(model, encoded, longest)]
 
 
-def _compare(model: Any, signed: Any, longest: int, precision: str) -> str:
+def _compare(model: "keras.Model", signed: Any, longest: int, precision: str) -> str:
     """Refuse a SavedModel that answers differently from the model in float32, and say how far one in bfloat16 is from it.
 
     Args:
@@ -211,7 +219,7 @@ def _compare(model: Any, signed: Any, longest: int, precision: str) -> str:
     return ""
 
 
-def difference(wanted: Any, received: Any, where: str = "answers") -> str:
+def difference(wanted: Any, received: object, where: str = "answers") -> str:
     """Where two json values differ, numbers by more than TOLERANCE; empty where they do not.
 
     Of objects the fields that were received count: a graph may leave some out.

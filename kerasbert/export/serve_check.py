@@ -10,9 +10,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.storage.json_view import Json
+
+if TYPE_CHECKING:
+    pass
+
 
 WARM_UP = "assets.extra/tf_serving_warmup_requests"
 SUMS = "SHA256SUMS"

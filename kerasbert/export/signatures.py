@@ -88,7 +88,7 @@ def examples(inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
     return tf.constant(rows, tf.string)
 
 
-def given(kind: TaskKind, names: Sequence[str], texts: Sequence[Any]) -> dict[str, tf.Tensor]:
+def given(kind: TaskKind, names: Sequence[str], texts: Sequence[object]) -> dict[str, tf.Tensor]:
     """What `serving_default` takes of inputs as `kb.predict` takes them: strings [B] of each part, [B, C] of lists; numbers."""
     texts = [text if isinstance(text, tuple) else (text,) for text in texts]
     found = {}

@@ -74,7 +74,7 @@ def _compared(each: Mapping[str, Any], experiment: Experiment, lines: Lines, see
     return row
 
 
-def _told(each: Mapping[str, Any]) -> str:
+def _told(each: Mapping[str, object]) -> str:
     if "slope" in each:
         return "exponent of the parameters"
     return f"{each['better']} minus {each['worse']}"

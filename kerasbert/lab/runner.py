@@ -56,7 +56,7 @@ def _run(plan: Plan) -> dict[str, Any]:
     return found
 
 
-def _todo(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _todo(plan: Plan, lines: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, Json]]:
     """(seed, what its process is asked) of all that has no line yet."""
     done = {(line["arm"], line["seed"]) for line in lines}
     for seed, arms in plan.groups():
@@ -65,14 +65,14 @@ def _todo(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int,
             yield seed, {"arms": missing, "group": arms[0], "figure": dict(plan.experiment.figure)}
 
 
-def _all(plan: Plan, todo: Sequence[tuple[int, dict[str, Any]]], lines: list[dict[str, Any]]) -> None:
+def _all(plan: Plan, todo: Sequence[tuple[int, Json]], lines: list[dict[str, Any]]) -> None:
     """Run processes side by side; every finished line is kept at once."""
     lock, began, total = threading.Lock(), time.monotonic(), len(plan.experiment.arms) * plan.seeds
     before = len(lines)
     running: list[subprocess.Popen] = []
     stopped = threading.Event()
 
-    def one(seed: int, asked: Mapping[str, Any]) -> None:
+    def one(seed: int, asked: Mapping[str, object]) -> None:
         for line in _process(plan, str(seed), asked, max(1, available() // plan.processes), running, stopped):
             with lock:
                 lines.append(json.loads(line))

@@ -55,7 +55,7 @@ def prepare(folder: Path, arms: Mapping[str, Mapping[str, Any]], text: str | Non
             kerasbert.write_records([corpus], tokenizer, place, processes=1, **arm["data"])
 
 
-def records(folder: Path, arms: Mapping[str, Mapping[str, Any]], name: str) -> Path:
+def records(folder: Path, arms: Mapping[str, Mapping[str, object]], name: str) -> Path:
     """The records of an arm: those of the first arm that has the same."""
     first = next(other for other, arm in arms.items() if arm["data"] == arms[name]["data"])
     return folder / "records" / first

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from kerasbert.storage import files, places
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.model import TaskModel
+
+if TYPE_CHECKING:
+    import keras
 
 
 def look(model: Any, word: str, sentences: Sequence[str], around: bool = False) -> Json:
@@ -52,7 +55,7 @@ def look(model: Any, word: str, sentences: Sequence[str], around: bool = False) 
     return about | ({"surface": surface(os.fspath(given), model)} if around else {})
 
 
-def write(model: Any, about: dict[str, Any], out: str | os.PathLike) -> Path:
+def write(model: "keras.Model", about: dict[str, Any], out: str | os.PathLike) -> Path:
     """The page of what `look` found; an earlier page of ours is replaced.
 
     Args:

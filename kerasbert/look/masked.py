@@ -54,7 +54,7 @@ def _fills(model: keras.Model) -> bool:
     return isinstance(getattr(getattr(model, "task", None), "how", None), Tokens)
 
 
-def _of(model: Any, batch: dict[str, np.ndarray], ids: np.ndarray, places: np.ndarray) -> list[dict[str, Any]]:
+def _of(model: keras.Model, batch: dict[str, np.ndarray], ids: np.ndarray, places: np.ndarray) -> list[dict[str, Any]]:
     import tensorflow as tf
 
     tokenizer, found = model.tokenizer, []

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from kerasbert.errors import InputError
 from kerasbert.look.early import place
 from kerasbert.tasks import predict
 from kerasbert.tasks.explain import attention_of
+
+if TYPE_CHECKING:
+    from kerasbert.layers.encoder import SpecModel
+    from kerasbert.text.base import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +71,7 @@ def read(model: Any, word: str, sentences: tuple[str, ...]) -> list[Read]:
     return found
 
 
-def _hidden(encoder: Any, name: str, batch: dict[str, np.ndarray]) -> list[np.ndarray]:
+def _hidden(encoder: "SpecModel", name: str, batch: dict[str, np.ndarray]) -> list[np.ndarray]:
     import tensorflow as tf
 
     outputs = encoder({key: tf.convert_to_tensor(value) for key, value in batch.items()})
@@ -81,7 +85,7 @@ def begin_of(tokens: Sequence[int], ids: Sequence[int]) -> int | None:
     return next((i for i in range(len(ids)) if list(ids[i : i + len(tokens)]) == list(tokens)), None)
 
 
-def _tokens(tokenizer: Any, word: str, sentence: str, ids: list[int]) -> tuple[int, ...]:
+def _tokens(tokenizer: "Tokenizer", word: str, sentence: str, ids: list[int]) -> tuple[int, ...]:
     """Places in the row of the tokens that lie in the word's characters."""
     tokens, at = tokenizer.tokenize(sentence), place(word, sentence)
     begin = begin_of(tokens.ids, ids)

@@ -1,6 +1,6 @@
 """The loss around a fine-tuned model (Hao et al., 2019, section 3; directions as of Li et al., 2018, section 4)."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,11 +13,15 @@ from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.training import runs, splits
 
+if TYPE_CHECKING:
+    import keras
+
+
 POINTS, ROWS = 9, 128  # of a side of the square; rows that each loss is of
 LOSSES = ("loss", "mean_squared_error")  # that `evaluate` tells
 
 
-def surface(run: str, model: Any) -> Json:
+def surface(run: str, model: "keras.Model") -> Json:
     """The loss on the run's dev rows, in a square around its weights.
 
     Along x lies the way from the fine-tuned encoder (0) to the one that the run started from (1), where that can still be read;

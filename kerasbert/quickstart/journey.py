@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -19,6 +19,10 @@ from kerasbert.storage import files
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.train import train_wordpiece
+
+if TYPE_CHECKING:
+    from kerasbert.layers.encoder import SpecModel
+
 
 MARKER = "quickstart.json"
 FORMAT = 1
@@ -190,7 +194,7 @@ def open_folder(out: str | os.PathLike, plan: Plan) -> Path:
     return folder
 
 
-def _tokenizer(folder: Path, plan: Plan) -> Any:
+def _tokenizer(folder: Path, plan: Plan) -> Tokenizer:
     if not (folder / "tokenizer").exists():
         tokenizer = train_wordpiece(data.read_lines([folder / "data/train.txt"]), plan.vocabulary)
         with files.new_directory(folder / "tokenizer") as made:
@@ -227,14 +231,14 @@ def _pretrain(records: data.Records, folder: Path, plan: Plan) -> None:
     )
 
 
-def _random_encoder(tokenizer: Tokenizer, plan: Plan) -> Any:
+def _random_encoder(tokenizer: Tokenizer, plan: Plan) -> "SpecModel":
     keras.utils.set_random_seed(plan.seed)
     encoder = kerasbert.build("bert/tiny", **plan.changes(), **{"embeddings.vocabulary": tokenizer.size})
     encoder.tokenizer = tokenizer
     return encoder
 
 
-def _finetune(model: Any, folder: Path, name: str, plan: Plan) -> None:
+def _finetune(model: str | os.PathLike | keras.Model, folder: Path, name: str, plan: Plan) -> None:
     kerasbert.finetune(
         model,
         "classification",

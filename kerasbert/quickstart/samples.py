@@ -105,7 +105,7 @@ def _sentences(part: str, least: int, most: int) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _some(values: Sequence[Any], count: int) -> list[Any]:
+def _some(values: Sequence[object], count: int) -> list[Any]:
     """So many values, in their order, drawn by a fixed seed."""
     chosen = sorted(random.Random(0).sample(range(len(values)), count))
     return [values[i] for i in chosen]

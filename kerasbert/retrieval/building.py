@@ -1,7 +1,7 @@
 """Build an index: the texts are counted, encoded block by block into a file beside its place, then all is put there at once."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,14 @@ from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.prompts import prompt_names
 
+if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.tasks.ensemble import Ensemble
+
 
 def build(
-    model: Any,
+    model: "str | os.PathLike | keras.Model | Ensemble",
     texts: Any,
     out: str | os.PathLike,
     *,
@@ -65,7 +70,9 @@ def build(
     return _told(about, source, told), model
 
 
-def _about(model: Any, source: Source, dtype: str, settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def _about(
+    model: "str | os.PathLike | keras.Model | Ensemble", source: Source, dtype: str, settings: dict[str, Any]
+) -> tuple[dict[str, Any], Any]:
     """What index.json will say, and the loaded model."""
     path = os.path.abspath(model) if isinstance(model, str | os.PathLike) and os.path.exists(model) else model
     settings = dict(settings)
@@ -90,7 +97,9 @@ def _about(model: Any, source: Source, dtype: str, settings: dict[str, Any]) -> 
     return about, model
 
 
-def _put(out: Any, overwrite: bool, about: dict[str, Any], source: Source, file: VectorFile, parts: tuple) -> None:
+def _put(
+    out: str | os.PathLike, overwrite: bool, about: dict[str, Any], source: Source, file: VectorFile, parts: tuple
+) -> None:
     """All files of the index, at once; `parts`: whether it has a graph, and words."""
     neighbours, words = parts
     with files.new_directory(out, overwrite) as folder:

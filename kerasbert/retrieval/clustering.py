@@ -1,7 +1,6 @@
 """How well vectors fall into groups that somebody named: k-means, and the V-measure of its clusters beside the labels."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from kerasbert.errors import InputError
 STARTS, ROUNDS = 10, 300  # of k-means: beginnings, of which the best is kept, and the most rounds of each
 
 
-def judge(vectors: np.ndarray, labels: Sequence[Any] | np.ndarray, seed: int = 0) -> dict[str, float]:
+def judge(vectors: np.ndarray, labels: Sequence[object] | np.ndarray, seed: int = 0) -> dict[str, float]:
     """As many clusters of vectors as there are labels, beside the labels: homogeneity, completeness, v_measure.
 
     Args:
@@ -31,7 +30,7 @@ def judge(vectors: np.ndarray, labels: Sequence[Any] | np.ndarray, seed: int = 0
     return v_measure([str(label) for label in labels], k_means(vectors, count, seed).tolist())
 
 
-def v_measure(labels: Sequence[Any] | np.ndarray, clusters: Sequence[Any] | np.ndarray) -> dict[str, float]:
+def v_measure(labels: Sequence[object] | np.ndarray, clusters: Sequence[object] | np.ndarray) -> dict[str, float]:
     """The V-measure of clusters, with beta 1 (Rosenberg and Hirschberg, 2007, section 2).
 
     Homogeneity is 1 where each cluster holds one label, completeness where each label is in one cluster; V is their harmonic

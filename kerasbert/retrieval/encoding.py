@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
@@ -19,6 +19,10 @@ from kerasbert.retrieval.vector_file import VectorFile
 from kerasbert.storage import files, places
 from kerasbert.tasks import predict
 from kerasbert.tasks.prompts import vector_kind
+
+if TYPE_CHECKING:
+    import keras
+
 
 BLOCK = 4096  # texts that are sorted by length, and kept at once
 
@@ -81,7 +85,7 @@ def width(model: Any, texts: Iterable[str], settings: Mapping[str, Any]) -> int:
 
 
 def encode_file(
-    model: Any,
+    model: "keras.Model",
     source: Source,
     out: str | os.PathLike,
     *,

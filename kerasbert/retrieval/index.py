@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,12 @@ from kerasbert.retrieval.reranking import reranked
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.similarity import Hit
+
+if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.tasks.ensemble import Ensemble
+
 
 HOW = ("vectors", "words", "both")
 
@@ -37,7 +43,9 @@ class Index:
         InputError: no index, a damaged one, or another model than it was built by.
     """
 
-    def __init__(self, path: str | os.PathLike, model: Any = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike, model: "str | os.PathLike | keras.Model | Ensemble | None" = None
+    ) -> None:
         self.path, self.about = Path(path), about(path)
         self.told: list[str] = []
         self.dtype, self.width = self.about["dtype"], self.about["width"]
@@ -193,7 +201,9 @@ class Index:
         return forms.unit(predict.encode(self.model, list(queries), **settings))
 
     @staticmethod
-    def build(model: Any, texts: Any, out: str | os.PathLike, **options: Any) -> "Index":
+    def build(
+        model: "str | os.PathLike | keras.Model | Ensemble", texts: Any, out: str | os.PathLike, **options: Any
+    ) -> "Index":
         """Build an index and open it; see `building.build` for the options, `told` for what it says."""
         told, model = build(model, texts, out, **options)
         index = Index(out, model)

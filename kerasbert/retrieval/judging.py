@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ def read(path: str | os.PathLike) -> dict[str, dict[str, float]]:
     return found
 
 
-def _grade(value: Any, path: Any, where: str) -> float:
+def _grade(value: object, path: str | os.PathLike, where: str) -> float:
     grade = number(value, path, where)
     if not 0 <= grade < np.inf:
         raise InputError(f"{where}: score is {value!r:.40}, expected a number of at least 0")

@@ -46,7 +46,7 @@ class Source:
 
     def __init__(
         self,
-        given: Any,
+        given: object,
         text_column: str = "text",
         id_column: str | None = None,
         *,

@@ -2,14 +2,23 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert.errors import InputError
 from kerasbert.tasks import predict
 from kerasbert.tasks.similarity import Hit
 
+if TYPE_CHECKING:
+    import os
 
-def reranked(model: Any, query: str, hits: Sequence[Hit], top: int) -> list[Hit]:
+    import keras
+
+    from kerasbert.tasks.ensemble import Ensemble
+
+
+def reranked(
+    model: "str | os.PathLike | keras.Model | Ensemble", query: str, hits: Sequence[Hit], top: int
+) -> list[Hit]:
     """The hits in the order of the scores that a model of pairs gives, which replace the cosines: the best first.
 
     Args:
@@ -28,7 +37,7 @@ def reranked(model: Any, query: str, hits: Sequence[Hit], top: int) -> list[Hit]
     return sorted(found, key=lambda hit: -hit.score)[:top]
 
 
-def _score(answer: Any, kind: str) -> float:
+def _score(answer: object, kind: str) -> float:
     """The number that is answered, or the probability of the second of two labels."""
     if isinstance(value := getattr(answer, "value", None), float):
         return value

@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import BinaryIO, Self
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class VectorFile:
         InputError: another process writes it, or the folder cannot be written.
     """
 
-    def __init__(self, out: str | os.PathLike, about: Mapping[str, Any], shape: tuple[int, int], dtype: str) -> None:
+    def __init__(self, out: str | os.PathLike, about: Mapping[str, object], shape: tuple[int, int], dtype: str) -> None:
         self.out, self.dtype = Path(os.path.realpath(out)), dtype
         head = json.dumps({"vectors": shape, "dtype": dtype, **about}, sort_keys=True)
         digest = hashlib.sha256(head.encode()).hexdigest()[:12]
@@ -67,7 +67,7 @@ class VectorFile:
             raise
         return self
 
-    def __exit__(self, kind: Any = None, error: BaseException | None = None, trace: Any = None) -> None:
+    def __exit__(self, kind: object = None, error: BaseException | None = None, trace: object = None) -> None:
         with contextlib.suppress(OSError):  # what a full disk did not take is tried again, and was told
             self.file.close()
         if not self.kept:

@@ -262,7 +262,7 @@ def ledger(facts: Facts) -> list[str]:
     return ["<h2>Compression ledger</h2>", report.html_table(header, cells, "Each file measured by itself")]
 
 
-def _number(name: str, value: Any) -> str:
+def _number(name: str, value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from kerasbert.tasks.task import answerable, find_labels, read_rows, split_files
 from kerasbert.testing import world
 from kerasbert.testing.battery import Subject, shallow
 from kerasbert.testing.halves import Halves
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.tables import Data
+
 
 LENGTH = 32  # tokens of a row
 NEAR = 1e-4  # of numbers that are computed in two ways
@@ -45,7 +49,7 @@ class Case:
         model: TaskModel. program: its TaskObjective.
     """
 
-    def __init__(self, halves: Halves, task: Task, data: Any, subject: Subject):
+    def __init__(self, halves: Halves, task: Task, data: "Data | None", subject: Subject):
         self.halves, self.blamed = halves, halves.blamed
         self.training, self.phone = halves.names
         self.learns = type(task.how).targets is not TaskKind.targets

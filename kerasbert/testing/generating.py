@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
@@ -11,6 +11,11 @@ from kerasbert import registry
 from kerasbert.layers.heads import LabelHead
 from kerasbert.layers.readout import readout
 from kerasbert.objectives.base import Objective, cross_entropy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import keras
 
 
 class NextToken(Objective):
@@ -65,7 +70,9 @@ def target(ids: np.ndarray, mask: np.ndarray) -> dict[str, np.ndarray]:
     return {"decoder_token_ids": ids[::-1, 2:].copy(), "decoder_padding_mask": mask[::-1, 2:].copy()}
 
 
-def check_two_stacks(model: Any, inputs: Mapping[str, np.ndarray], layers: int | None, relative: Any) -> None:
+def check_two_stacks(
+    model: "keras.Model", inputs: Mapping[str, np.ndarray], layers: int | None, relative: "Callable"
+) -> None:
     """Padding of neither side is seen, nor what a target's token comes before; single queries are as among all.
 
     Args:
@@ -93,7 +100,7 @@ def check_two_stacks(model: Any, inputs: Mapping[str, np.ndarray], layers: int |
     assert relative(model(source)["sequence"], whole) > 1e-4
 
 
-def check_steps(model: Any, inputs: Mapping[str, np.ndarray], relative: Any) -> None:
+def check_steps(model: "keras.Model", inputs: Mapping[str, np.ndarray], relative: "Callable") -> None:
     """Token after token from a cache, the logits are those of all tokens at once, whatever the other rows have.
 
     Args:

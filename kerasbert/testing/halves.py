@@ -29,7 +29,7 @@ LIKE = 0.85  # of difflib: a name this near to one of the base class is a typing
 class Options(Mapping[str, Any]):
     """Options of a kind that note what is asked for and not there; `get` says nothing, so a default would hide it."""
 
-    def __init__(self, values: Mapping[str, Any], note: Callable[[str], None]):
+    def __init__(self, values: Mapping[str, object], note: Callable[[str], None]):
         self.values_, self.note = values, note
 
     def __getitem__(self, name: str) -> Any:

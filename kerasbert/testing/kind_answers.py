@@ -103,7 +103,7 @@ def check_answers(case: Case, folder: Path) -> None:
     assert not found, f"{case.training}: a model that was saved and loaded answers otherwise: {found}"
 
 
-def _check_json(case: Case, content: Any, who: str) -> None:
+def _check_json(case: Case, content: object, who: str) -> None:
     try:
         again = json.loads(json.dumps(content, allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -120,7 +120,7 @@ def _check_lines(case: Case, said: Sequence[dict[str, Any]]) -> None:
     assert wrong is None, f"{case.phone}.text and line give a line of text, received {wrong!r:.60}"
 
 
-def _check_ranking(case: Case, answers: Sequence[Any]) -> None:
+def _check_ranking(case: Case, answers: Sequence[object]) -> None:
     """`limited`, where a kind ranks something: inherited, it may not fit the answers."""
     kind = case.kind.answers
     for top, threshold in ((1, None), (None, 0.5)):
@@ -203,7 +203,9 @@ def check_served(case: Case) -> None:
         check_same(case, texts, served, answered)
 
 
-def check_same(case: Case, texts: Sequence[Any], served: dict[str, np.ndarray], answered: Any, who: str = "") -> None:
+def check_same(
+    case: Case, texts: Sequence[object], served: dict[str, np.ndarray], answered: Any, who: str = ""
+) -> None:
     """What a graph answered is what `kb.predict` answers.
 
     Args:

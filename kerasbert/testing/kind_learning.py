@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +11,10 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.batches import Encoded, encode_texts, training_batches
 from kerasbert.testing.case import LENGTH, NEAR, Case
+
+if TYPE_CHECKING:
+    from kerasbert.inputs import Tensor
+
 
 TRAINED = 8  # inputs of a batch
 
@@ -89,7 +93,7 @@ def _check_gradients(case: Case, batch: dict[str, Any]) -> None:
     assert not idle, f"{case.training}.losses trains no {', '.join(idle)}: no gradient comes to what its heads gives"
 
 
-def _check_report(case: Case, task: Task, outputs: Any, packed: Encoded) -> None:
+def _check_report(case: Case, task: Task, outputs: "Tensor", packed: Encoded) -> None:
     """What the report of a run asks is json, and of all inputs the metrics are those of `metrics`."""
     kind, targets, count = case.kind, case.rows.targets, len(case.rows.texts)
     judged, found = kind.judged(task, outputs, targets, packed), kind.metrics(task, outputs, targets, packed)

@@ -7,7 +7,7 @@ check_kind("mine", tmp_path)  # seconds; `mine` is a Task over the kind
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import registry
 from kerasbert.errors import InputError
@@ -18,9 +18,12 @@ from kerasbert.testing.halves import Halves
 from kerasbert.testing.kind_answers import check_answers, check_device, check_rows, check_served
 from kerasbert.testing.kind_learning import check_losses, check_metrics
 
+if TYPE_CHECKING:
+    from kerasbert.tasks.tables import Data
+
 
 def check_kind(
-    task: str, folder: Path, data: Any = None, *, family: str = "bert", exported: bool = True, **fields: Any
+    task: str, folder: Path, data: "Data | None" = None, *, family: str = "bert", exported: bool = True, **fields: Any
 ) -> None:
     """Both halves of a kind of task, `tasks.base.TaskKind` and `answers.Kind`, on a tiny model with random weights.
 

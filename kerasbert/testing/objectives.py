@@ -36,7 +36,7 @@ def check_objective(
     *,
     model: str = "",
     shown: float = 0.1,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     replicas: int = 2,
 ) -> None:
     """Everything that training asks of an objective, on a tiny model.
@@ -77,7 +77,7 @@ class Trial:
         name, folder, model, settings: as of `check_objective`.
     """
 
-    def __init__(self, name: str, folder: Path, model: str, settings: Mapping[str, Any]):
+    def __init__(self, name: str, folder: Path, model: str, settings: Mapping[str, object]):
         of_its_own = (family.name for family in registry.families().values() if family.objective == name)
         self.name, self.model, self.settings = name, model or next(of_its_own, "bert"), settings
         self.subject = Subject(self.model, folder, objective=name)
@@ -102,7 +102,7 @@ class Trial:
         """The batch of all rows, with the objective's own seed."""
         return self.prepared(self.features)
 
-    def sums(self, batch: Mapping[str, Any]) -> dict[str, float]:
+    def sums(self, batch: Mapping[str, object]) -> dict[str, float]:
         """The losses of a batch, with dropout as in training."""
         row = batch.batch["row"] if isinstance(batch, Reads) else batch["row"]
         if not isinstance(batch, Reads):
@@ -110,7 +110,7 @@ class Trial:
         with random.scope(tf.constant([0, 0], tf.uint32), tf.convert_to_tensor(row)):
             return {name: float(value) for name, value in self.program.losses(batch, training=True).items()}
 
-    def counts(self, batch: Mapping[str, Any]) -> dict[str, float]:
+    def counts(self, batch: Mapping[str, object]) -> dict[str, float]:
         """The counts of a batch."""
         made = {name: tf.convert_to_tensor(value) for name, value in batch.items()}
         return {name: float(value) for name, value in self.program.counts(made).items()}

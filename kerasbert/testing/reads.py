@@ -19,7 +19,7 @@ class Reads(Mapping):
         batch: name -> array.
     """
 
-    def __init__(self, batch: Mapping[str, Any]):
+    def __init__(self, batch: Mapping[str, object]):
         self.batch = batch
         self.taken: list[tuple[str, Any]] = []  # name and tensor of each reading
 
@@ -43,14 +43,14 @@ class Reads(Mapping):
     def __len__(self) -> int:
         return len(self.batch)
 
-    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+    def __or__(self, other: Mapping[str, object]) -> dict[str, Any]:
         return dict(self) | dict(other)
 
-    def __ror__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+    def __ror__(self, other: Mapping[str, object]) -> dict[str, Any]:
         return dict(other) | dict(self)
 
     @staticmethod
-    def roles(program: Objective, batch: Mapping[str, Any]) -> list[Role]:
+    def roles(program: Objective, batch: Mapping[str, object]) -> list[Role]:
         """For each reading of `losses`, in order: its name, and whether it meets a weight: the network reads it.
 
         None for a reading that no loss depends on.
@@ -71,7 +71,7 @@ class Reads(Mapping):
         ]
 
     @staticmethod
-    def counted(program: Objective, batch: Mapping[str, Any]) -> set[str]:
+    def counted(program: Objective, batch: Mapping[str, object]) -> set[str]:
         """Names of what `counts` reads."""
         reads = Reads(batch)
         program.counts(reads)
@@ -86,7 +86,7 @@ class Split(Reads):
         roles: as `Reads.roles` gives them.
     """
 
-    def __init__(self, inputs: Mapping[str, Any], targets: Mapping[str, Any], roles: Sequence[Role]):
+    def __init__(self, inputs: Mapping[str, object], targets: Mapping[str, object], roles: Sequence[Role]):
         super().__init__(inputs)
         self.targets, self.told = targets, roles
 

@@ -316,7 +316,7 @@ def _check_packed(tokenizer: Tokenizer, graph: Any, rows: Any, length: int) -> N
             )
 
 
-def _shown(text: Any) -> str:
+def _shown(text: object) -> str:
     return repr(text.decode("utf-8", "backslashreplace")) if isinstance(text, bytes) else repr(text)
 
 
@@ -394,6 +394,6 @@ def _same_tokens(what: str, other: Tokenizer, tokenizer: Tokenizer, text: str, p
         _same(f"{what}: {name} of {text!r}", getattr(got, name), getattr(wanted, name))
 
 
-def _clipped(value: Any) -> str:
+def _clipped(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:197]}..."

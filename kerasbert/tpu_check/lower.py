@@ -3,7 +3,7 @@
 import dataclasses
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +26,10 @@ from kerasbert.training.precision import precision as in_precision
 from kerasbert.training.preflight import estimate_hbm, kept_by
 from kerasbert.training.step import StepCore
 
+if TYPE_CHECKING:
+    import keras
+
+
 PRECISIONS = ("float32", "mixed_bfloat16")
 
 
@@ -39,7 +43,9 @@ class ReplicaStep(StepCore):
         replicas: int. The others are StepCore's.
     """
 
-    def __init__(self, program: Objective, optimizer: Any, replicas: int, **settings: Any) -> None:
+    def __init__(
+        self, program: Objective, optimizer: "keras.optimizers.Optimizer", replicas: int, **settings: Any
+    ) -> None:
         super().__init__(program, optimizer, tf.distribute.get_strategy(), **settings)
         self.replicas = replicas
         self.reduced = 0
@@ -97,7 +103,7 @@ class Step:
         precision: str = "mixed_bfloat16",
         accumulate: int = 1,
         objective: str | None = None,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         most = family.longest(spec)
         if most and length > most:

@@ -99,7 +99,7 @@ class RDrop(Way):
 WAYS: Mapping[str, type[Way]] = {"smart": Smart, "freelb": FreeLB, "vat": Vat, "r_drop": RDrop}
 
 
-def parted(changes: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def parted(changes: Mapping[str, object] | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings at dotted paths -> the others, and by their names those of the way of training.
 
     >>> parted({"dropout": 0.2, "adversarial.steps": 2})
@@ -110,7 +110,7 @@ def parted(changes: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str,
     return others, own
 
 
-def way(name: str | None, changes: Mapping[str, Any] | None, precision: str = "float32") -> Way | None:
+def way(name: str | None, changes: Mapping[str, object] | None, precision: str = "float32") -> Way | None:
     """The way of that name with the settings among the changes; None where none is asked for.
 
     Raises:

@@ -94,7 +94,7 @@ class Callbacks:
         if self.batches:
             self._call("on_train_batch_begin", step % self.epoch, {})
 
-    def after_updates(self, step: int, logs: Mapping[str, Any], count: int) -> None:
+    def after_updates(self, step: int, logs: Mapping[str, object], count: int) -> None:
         """They are made; `step` counts them."""
         if not self.callbacks:
             return

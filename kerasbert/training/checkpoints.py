@@ -70,7 +70,7 @@ class Checkpoints:
         """The run's directory is now there; nothing is being written."""
         self.folder, self.remote = folders.join(directory, "checkpoints"), is_remote(directory)
 
-    def begin(self, step: int, groups: Mapping[str, Tensors], state: Mapping[str, Any]) -> None:
+    def begin(self, step: int, groups: Mapping[str, Tensors], state: Mapping[str, object]) -> None:
         """Write a checkpoint in the background; one that is being written is waited for.
 
         Args:
@@ -104,7 +104,7 @@ class Checkpoints:
             self._thread = None
         self.check()
 
-    def save(self, step: int, groups: Mapping[str, Tensors], state: Mapping[str, Any]) -> None:
+    def save(self, step: int, groups: Mapping[str, Tensors], state: Mapping[str, object]) -> None:
         """Write a checkpoint now; afterwards the oldest ones go, and the damaged ones."""
         if self.remote:
             with tempfile.TemporaryDirectory(prefix="kerasbert.") as folder:
@@ -195,7 +195,7 @@ class Checkpoints:
         return copy
 
 
-def _write(folder: Path, step: int, groups: Mapping[str, Tensors], state: Mapping[str, Any]) -> None:
+def _write(folder: Path, step: int, groups: Mapping[str, Tensors], state: Mapping[str, object]) -> None:
     for name, tensors in groups.items():
         shapes = {key: value.shape for key, value in tensors.items()}
         write_safetensors(folder / f"{name}.safetensors", shapes, tensors.__getitem__)

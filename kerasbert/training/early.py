@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import registry
 from kerasbert import spec as specs
@@ -29,10 +29,17 @@ from kerasbert.training.config import FinetuneConfig, LabelledConfig
 from kerasbert.training.pretrain_config import PretrainConfig
 from kerasbert.training.strategy import check_strategy, parse
 
+if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.tasks.ensemble import Ensemble
+    from kerasbert.tasks.tables import Data
+
+
 TASK = "task."  # before the names of options of the task's kind, among the changes
 
 
-def parted(changes: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def parted(changes: Mapping[str, object] | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings at dotted paths -> those of the Spec, and by their names those of the task's kind (`task.NAME`)."""
     of_task = {name: value for name, value in (changes or {}).items() if name.startswith(TASK)}
     others = {name: value for name, value in (changes or {}).items() if name not in of_task}
@@ -69,14 +76,16 @@ def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, 
     return found, changes
 
 
-def check_train(split: splits.Split, data: Any) -> None:
+def check_train(split: splits.Split, data: "Data") -> None:
     """Refuse data without training rows."""
     if split.train is None:
         where = data if isinstance(data, str | os.PathLike) else "data"
         raise InputError(f"{where} has no train file, expected train.tsv, train.csv or train.jsonl")
 
 
-def check_finetune(model: Any, task: str | Task, data: Any, config: FinetuneConfig) -> None:
+def check_finetune(
+    model: "str | os.PathLike | keras.Model | Ensemble", task: str | Task, data: "Data", config: FinetuneConfig
+) -> None:
     """Refuse what a fine-tuning will refuse of its options, its task and rows in small files.
 
     Raises:
@@ -96,7 +105,12 @@ def check_finetune(model: Any, task: str | Task, data: Any, config: FinetuneConf
     check_rows(found, data, config, model)
 
 
-def check_rows(task: Task, data: Any, config: LabelledConfig | None = None, model: Any = None) -> None:
+def check_rows(
+    task: Task,
+    data: "Data",
+    config: LabelledConfig | None = None,
+    model: "str | os.PathLike | keras.Model | None" = None,
+) -> None:
     """Refuse labelled rows of small files that a training cannot read.
 
     Args:
@@ -139,7 +153,11 @@ def check_further(model: str | os.PathLike, data: Any, settings: Mapping[str, An
         check_rows(found, data, model=model)
 
 
-def check_pretrain(model: Any, settings: Mapping[str, Any], changes: Mapping[str, Any] | None) -> None:
+def check_pretrain(
+    model: Any,
+    settings: Mapping[str, Any],
+    changes: Mapping[str, Any] | None,
+) -> None:
     """Refuse what a pretraining will refuse of its options, and records that are none.
 
     Args:

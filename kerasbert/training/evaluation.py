@@ -1,7 +1,7 @@
 """`evaluate`: metrics of a fine-tuned model, and on which rows."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 
@@ -10,16 +10,20 @@ from kerasbert.tasks import early_checks, predict
 from kerasbert.tasks.graph_values import BATCH
 from kerasbert.training.splits import measured
 
+if TYPE_CHECKING:
+    from kerasbert.tasks.predict import Models
+    from kerasbert.tasks.tables import Data
+
 
 def evaluate(
-    model: Any,
-    data: Any,
+    model: "Models",
+    data: "Data",
     *,
     length: int | None = None,
     batch: int = BATCH,
     split: str | None = None,
     language: str | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Json:
     """Metrics of a fine-tuned model.
 

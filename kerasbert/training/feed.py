@@ -61,7 +61,7 @@ class Feed:
         """The part of update `step`."""
         return next((part for part in self.parts if step < part.until), self.parts[-1])
 
-    def position(self, step: int) -> Any:
+    def position(self, step: int) -> object:
         """Where in the data update `step` reads, as json: what a checkpoint holds of it."""
         return step
 
@@ -114,7 +114,7 @@ class RecordsFeed(Feed):
         ]
         return {name: value.numpy() for name, value in self._prepare(step)(features).items()}, origins
 
-    def position(self, step) -> Any:
+    def position(self, step) -> list[int]:
         return [phase_at(self.phases, step)[0], stream_step(self.phases, step)]
 
     def _prepare(self, step: int) -> Any:

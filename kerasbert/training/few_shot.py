@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -26,6 +26,10 @@ from kerasbert.training.early import declared
 from kerasbert.training.job import run
 from kerasbert.training.runs import Run, another_run, check_place, run_in, say_finished
 from kerasbert.training.text_feed import Texts
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.tables import Data
+
 
 ROUNDS = 20  # R of the paper: pairs of each text with one of its label, and with one of another
 HEAD_UPDATES = 100
@@ -72,7 +76,7 @@ class Vectors(finetune.FineTuning):
 
 
 def few_shot(
-    model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig
+    model: str | os.PathLike | keras.Model, task: str | Task, data: "Data", config: FinetuneConfig
 ) -> keras.Model:
     """Train vectors on pairs of the rows, whose cosine is to be 1 of one label and 0 of two; then a linear head on them alone.
 

@@ -29,6 +29,7 @@ from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.length_buckets import chosen
 from kerasbert.tasks.load import held_task, task_of
 from kerasbert.tasks.model import TaskObjective
+from kerasbert.tasks.tables import Data
 from kerasbert.tasks.task import Task
 from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.text import knowledge
@@ -52,7 +53,7 @@ NO_HEAD = "the model has no head {}, which pretraining learns: a new one starts 
 
 @configured(FinetuneConfig)
 def finetune(
-    model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig
+    model: str | os.PathLike | keras.Model, task: str | Task, data: Data, config: FinetuneConfig
 ) -> keras.Model:
     """Train an encoder and a head on a task; evaluated once an epoch, the best weights are kept.
 
@@ -85,7 +86,7 @@ class FineTuning(Job):
     texts: type[Texts] = Texts
 
     def __init__(
-        self, model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig
+        self, model: str | os.PathLike | keras.Model, task: str | Task, data: Data, config: FinetuneConfig
     ) -> None:
         check_local("finetune", config.out)
         if not isinstance(model, str | os.PathLike):
@@ -116,7 +117,7 @@ class FineTuning(Job):
                 self.split.task, self.split.sources["train"], self.train_rows.targets
             )
 
-    def _read(self, task: Task, data: Any, model: str | os.PathLike | keras.Model) -> None:
+    def _read(self, task: Task, data: Data, model: str | os.PathLike | keras.Model) -> None:
         """The rows, and how their tables were read."""
         config = self.config
         with default_reading(config.reading):
@@ -340,7 +341,7 @@ class FineTuning(Job):
 
 
 def go_on(
-    run: str | os.PathLike, data: Any, constraint: Constraint, task: str | Task | None, purpose: str, **settings: Any
+    run: str | os.PathLike, data: Data, constraint: Constraint, task: str | Task | None, purpose: str, **settings: Any
 ) -> keras.Model:
     """Fine-tune a fine-tuned model further under a constraint, keeping its task and its head; with `task` also an encoder.
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import keras
     import numpy as np
 
+    from kerasbert.tasks.tables import Data
+
 finetune = later("kerasbert.training.finetune", "finetune")
 
 
@@ -33,7 +35,7 @@ def _parts(rows: Rows, held: "np.ndarray", number: int) -> dict[str, Any]:
 def cross_validate(
     model: "str | os.PathLike | keras.Model",
     task: str | Task,
-    data: Any,
+    data: "Data",
     *,
     folds: int,
     out: str | os.PathLike,

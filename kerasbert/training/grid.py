@@ -21,6 +21,8 @@ from kerasbert.training.runs import say
 if TYPE_CHECKING:
     import keras
 
+    from kerasbert.tasks.tables import Data
+
 finetune = later("kerasbert.training.finetune", "finetune")
 
 FUNCTIONS = {
@@ -36,9 +38,9 @@ OWN = ("out", "overwrite", "quiet", "strategy", "peak", "seed")  # of the whole 
 def grid(
     model: "str | os.PathLike | keras.Model",
     task: str | Task,
-    data: Any,
+    data: "Data",
     *,
-    grid: Mapping[str, Sequence[Any]],
+    grid: Mapping[str, Sequence[object]],
     out: str | os.PathLike,
     seeds: int = 1,
     **settings: Any,
@@ -117,7 +119,7 @@ def summary(runs: Sequence[Mapping[str, Any]], every: Sequence[Mapping[str, Any]
     return {"task": task.name, "metric": metric, "runs": list(runs), "settings": rows, "best": winner}
 
 
-def check_grid(grid: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> None:
+def check_grid(grid: Mapping[str, Sequence[object]], settings: Mapping[str, object]) -> None:
     """Refuse names, lists and values that cannot be searched over.
 
     Args:

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -22,8 +22,13 @@ from kerasbert.training import model_files
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.precision import precision
 
+if TYPE_CHECKING:
+    from kerasbert.tasks.ensemble import Ensemble
 
-def encoder(model: Any, changes: Mapping[str, Any], config: FinetuneConfig) -> tuple[Any, str, str]:
+
+def encoder(
+    model: "str | os.PathLike | keras.Model | Ensemble", changes: Mapping[str, object], config: FinetuneConfig
+) -> tuple[Any, str, str]:
     """The encoder to train, its name, and the hash of the weights that it starts from."""
     adapted = {path: value for path, value in changes.items() if path.startswith(("lora.", "adapters."))}
     changes = {path: value for path, value in changes.items() if path not in adapted}
@@ -69,7 +74,7 @@ def _held(model: Any, changes: Mapping[str, Any], policy: str) -> tuple[Any, str
     return encoder, info.name, model_files.digest(model)
 
 
-def head(model: Any, name: str) -> dict[str, Any]:
+def head(model: "str | os.PathLike | keras.Model | Ensemble", name: str) -> dict[str, Any]:
     """The arrays by name of a head of a directory or of a model; {} of one that it has not."""
     if isinstance(model, Path):
         return head_arrays(checkpoints.read_tensors(model), name)
@@ -84,7 +89,7 @@ def lacks_pooler(encoder: Encoder, name: str) -> bool:
 
 
 def changed(
-    encoder: Encoder, changes: Mapping[str, Any], name: str, config: FinetuneConfig, new: Collection[str] = ()
+    encoder: Encoder, changes: Mapping[str, object], name: str, config: FinetuneConfig, new: Collection[str] = ()
 ) -> Any:
     """The same encoder with parts that start as new: an adaptation, a pooler, or weights of these names.
 

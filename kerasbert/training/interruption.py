@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kerasbert.training.trainer import Trainer
@@ -70,7 +70,7 @@ def noted(trainer: "Trainer") -> Iterator[None]:
     Outside of the main thread signals are left alone.
     """
 
-    def note(number: int, _: Any) -> None:
+    def note(number: int, _: object) -> None:
         trainer.interrupted = number
         if number == signal.SIGINT:
             say("interrupted: saving after this update; Ctrl-C again leaves without")

@@ -4,7 +4,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -26,6 +26,9 @@ from kerasbert.training.runs import DataPlaces, Run, open_run, say_finished
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import described
 from kerasbert.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    import keras
 
 
 class Job:
@@ -97,17 +100,17 @@ class Job:
     def finish(self, run: Run) -> None:
         """Write what the run leaves beside its model, whose weights are final now."""
 
-    def result(self, run: Run) -> Any:
+    def result(self, run: Run) -> "keras.Model":
         """What the training function returns."""
         return self.left(run)
 
-    def left(self, run: Run) -> Any:
+    def left(self, run: Run) -> "keras.Model":
         """What it returns of a run that was finished before."""
         with run.local() as folder:
             return load(folder)
 
 
-def run(job: Job) -> Any:
+def run(job: Job) -> "keras.Model":
     """Do a job, or what is left of it.
 
     Raises:
@@ -142,7 +145,7 @@ def _trained(job: Job, program: Objective) -> Any:
         return _go_on(job, program, opened)
 
 
-def _go_on(job: Job, program: Objective, opened: Run) -> Any:
+def _go_on(job: Job, program: Objective, opened: Run) -> "keras.Model":
     """Train what an open run has left, and write its model."""
     try:
         feed, evaluation = job.feed(program, opened), job.evaluation(program, opened)

@@ -27,7 +27,9 @@ LONGEST, MOST = 2000, 200  # characters and entries of an answer that is kept
 UPDATES = 20  # in fewer a new head learns next to nothing
 
 
-def judgement(task: Task, outputs: Tensor, targets: Sequence[Any] | np.ndarray, encoded: Encoded, longest: int) -> Json:
+def judgement(
+    task: Task, outputs: Tensor, targets: Sequence[object] | np.ndarray, encoded: Encoded, longest: int
+) -> Json:
     """What dev.json holds beside the metrics.
 
     Args:
@@ -91,7 +93,7 @@ def _wrong(judged: Judged, kind: Kind, count: int) -> Json:
     return {"count": wrong, "graded": judged.graded, "listed": listed}
 
 
-def _bounded(answer: Any) -> Any:
+def _bounded(answer: object) -> object:
     """An answer that fits into a small file."""
     if isinstance(answer, str):
         return answer if len(answer) <= LONGEST else answer[: LONGEST - 1] + "\u2026"

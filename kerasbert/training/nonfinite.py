@@ -4,7 +4,6 @@ import io
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ FORMAT = 1
 
 
 def dump(
-    run: Run, program: Objective, feed: Feed, step: int, logs: Mapping[str, float], state: Mapping[str, Any]
+    run: Run, program: Objective, feed: Feed, step: int, logs: Mapping[str, float], state: Mapping[str, object]
 ) -> tuple[str, list[tuple[str, int]]]:
     """Write `dumps/step_N` into the run's directory: the batch, the weights before the update, the settings.
 

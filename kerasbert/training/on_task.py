@@ -22,12 +22,14 @@ from kerasbert.training.runs import check_place
 if TYPE_CHECKING:
     import keras
 
+    from kerasbert.tasks.tables import Data
+
 EPOCHS = 100  # of the rows, in table 14 of the paper
 LENGTH = 128
 write_records = later("kerasbert.data", "write_records")
 
 
-def texts(task: str | Task, data: Any) -> Iterator[list[str]]:
+def texts(task: str | Task, data: "Data") -> Iterator[list[str]]:
     """The texts of each training row, which need no labels: one, or the parts of a pair.
 
     Raises:
@@ -57,7 +59,7 @@ def _parts(part: str | Sequence[str], words: bool) -> list[str]:
 
 @contextlib.contextmanager
 def opened(
-    model: "str | os.PathLike | keras.Model", data: Any, config: PretrainConfig
+    model: "str | os.PathLike | keras.Model", data: "Data", config: PretrainConfig
 ) -> Iterator[tuple[Any, PretrainConfig]]:
     """Records and options of a pretraining: of one on a task the records of its texts, each row a document of its own.
 
@@ -83,7 +85,7 @@ def _tokenizer(model: "str | os.PathLike | keras.Model", config: PretrainConfig)
     return text.held_tokenizer(source.directory(given)) if isinstance(given, str | os.PathLike) else given.tokenizer
 
 
-def records(task: str | Task, data: Any, tokenizer: Tokenizer | None, length: int | None, folder: Path) -> Records:
+def records(task: str | Task, data: "Data", tokenizer: Tokenizer | None, length: int | None, folder: Path) -> Records:
     """The records of a task's texts, written into a folder.
 
     Args:

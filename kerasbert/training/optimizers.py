@@ -59,7 +59,7 @@ class ByPath:
         self.not_decayed, self.layer_decay = None if not_decayed is None else tuple(not_decayed), layer_decay
         self.unfreeze, self._shared = unfreeze, Shared()
 
-    def build(self, variables: Sequence[Any]) -> None:
+    def build(self, variables: Sequence[keras.Variable]) -> None:
         """Make the slots; settle which rules hold for which weight."""
         parent: Any = super()
         if self.built:
@@ -70,16 +70,18 @@ class ByPath:
         self._starts = tuple(starts(paths, self.unfreeze))
         parent.build(variables)
 
-    def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
+    def _apply_weight_decay(self, variables: Sequence[keras.Variable]) -> None:
         """`update_step` does it."""
 
-    def _backend_update_step(self, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
+    def _backend_update_step(
+        self, grads: Sequence[Tensor], trainable_variables: Sequence[keras.Variable], learning_rate: Any
+    ) -> None:
         """One update: what weights have in common is computed once, which is most of its graph."""
         parent: Any = super()
         self._shared.clear()
         parent._backend_update_step(grads, trainable_variables, learning_rate)
 
-    def _rules(self, variable: Any, learning_rate: Any) -> tuple[Any, float]:
+    def _rules(self, variable: keras.Variable, learning_rate: Any) -> tuple[Any, float]:
         """A weight's own learning rate and decay."""
         index = self._get_variable_index(variable)
         factor, start = self._factors[index], self._starts[index]
@@ -92,7 +94,7 @@ class ByPath:
         decay = (self.weight_decay or 0.0) if self._decayed[index] else 0.0
         return self._shared(("rate", factor, start, variable.dtype), rate), decay
 
-    def _own(self, gradient: Tensor, variable: Any) -> tuple[Tensor, Tensor]:
+    def _own(self, gradient: Tensor, variable: keras.Variable) -> tuple[Tensor, Tensor]:
         """A weight's gradient, 0 before it is trained, and the number of its own updates, with this one."""
         start, dtype = self._starts[self._get_variable_index(variable)], variable.dtype
         gradient = ops.cast(gradient, dtype)
@@ -218,7 +220,7 @@ class Adafactor(ByPath, keras.optimizers.Optimizer):
         self.beta_2_decay, self.clip_threshold = beta_2_decay, clip_threshold
         self.epsilon_1, self.epsilon_2 = epsilon_1, epsilon_2
 
-    def build(self, variables: Sequence[Any]) -> None:
+    def build(self, variables: Sequence[keras.Variable]) -> None:
         """Rows and columns for matrices (the last two axes), whole second moments for vectors."""
         if self.built:
             return
@@ -326,7 +328,7 @@ def check_optimizer(name: str, options: Mapping[str, Any]) -> None:
             raise InputError(f"{option} of optimizer {name!r} must be from {low:g} to {high:g}. Received: {value!r}")
 
 
-def check_rules(settings: Any, variables: Sequence[Any]) -> None:
+def check_rules(settings: Any, variables: Sequence[keras.Variable]) -> None:
     """Refuse rules by weight path that do not fit these weights, before a run is begun.
 
     Args:

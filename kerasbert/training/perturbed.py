@@ -245,7 +245,7 @@ def length(x: Tensor) -> Tensor:
     return ops.sqrt(ops.sum(ops.square(x), axis=(1, 2), keepdims=True))
 
 
-def divided(x: Any, by: Tensor) -> Tensor:
+def divided(x: Tensor, by: Tensor) -> Tensor:
     """x / by, and 0 for a row where that is 0, such as one that fills up a batch."""
     return ops.where(by > 0, x / ops.where(by > 0, by, 1.0), 0.0)
 

@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import keras
 
@@ -39,7 +39,7 @@ def fast_bfloat16() -> bool:
         return False
 
 
-def resolved(config: Config, strategy: str, model: Any) -> Config:
+def resolved(config: Config, strategy: str, model: object) -> Config:
     """`config` with the precision that `auto` stands for: that of the run at `out`, else bfloat16 where it is fast.
 
     Args:

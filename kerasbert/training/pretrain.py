@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -31,11 +31,16 @@ from kerasbert.training.runs import check_place, run_in
 from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
 
+if TYPE_CHECKING:
+    from kerasbert.tasks.ensemble import Ensemble
+    from kerasbert.tasks.tables import Data
+
+
 TPU_LOOP = 100
 
 
 @configured(PretrainConfig)
-def pretrain(model: str | os.PathLike | keras.Model, data: Any, config: PretrainConfig) -> keras.Model:
+def pretrain(model: str | os.PathLike | keras.Model, data: "Data", config: PretrainConfig) -> keras.Model:
     """Pretrain an encoder with its family's objective; the same call goes on where a killed one stopped.
 
     Args:
@@ -263,7 +268,7 @@ class _Source:
         self,
         model: str | os.PathLike | keras.Model,
         init: str | os.PathLike | None,
-        changes: Mapping[str, Any] | None,
+        changes: Mapping[str, object] | None,
         tokenizer: Tokenizer,
     ) -> None:
         self.directory: Path | None = None
@@ -292,7 +297,9 @@ class _Source:
             self.family = registry.family_of(model)
             self.name, self.digest = model.model_name or self.family.name, model_files.digest_of(model)
 
-    def _take_directory(self, directory: Path, model: Any, changes: Mapping[str, Any]) -> None:
+    def _take_directory(
+        self, directory: Path, model: "str | os.PathLike | keras.Model | Ensemble", changes: Mapping[str, object]
+    ) -> None:
         """Start from the weights of a directory; `model` is a family of its kind perhaps."""
         info = checkpoints.read_model_json(directory)
         shape = set(changes) - {"dropout", "attention.dropout"}

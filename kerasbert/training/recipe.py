@@ -21,7 +21,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from kerasbert import spec as specs
 from kerasbert.errors import InputError, near
@@ -29,9 +29,6 @@ from kerasbert.family import Family
 from kerasbert.options import options
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.pretrain_config import PretrainConfig
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +124,7 @@ def read_recipe(path: str | os.PathLike) -> Recipe:
     return Recipe(values, **found)
 
 
-def _check_pretraining(reader: "Reader", node: Any, values: dict[str, Any]) -> None:
+def _check_pretraining(reader: "Reader", node: object, values: dict[str, Any]) -> None:
     """What a single value's type does not tell, with the line of the field it is about."""
     from kerasbert import registry
     from kerasbert.training.optimizers import check_optimizer
@@ -272,7 +269,7 @@ class Reader:
         if node.tag.removeprefix("tag:yaml.org,2002:") not in {*_PLAIN, "str", "map", "seq"}:
             raise self.error(node, f"the type {node.tag!r:.60} is none of a recipe's: leave it out")
 
-    def _variable(self, node: Any, name: str) -> str:
+    def _variable(self, node: object, name: str) -> str:
         if name not in os.environ:
             raise self.error(node, f"the environment has no {name}: export {name}=...")
         return os.environ[name]
@@ -290,7 +287,7 @@ class Reader:
             seen.add(key.value)
             yield key.value, child
 
-    def mapping(self, node: Any, known: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    def mapping(self, node: object, known: Mapping[str, object], prefix: str) -> dict[str, Any]:
         """The values of a mapping, whose names and types must be those of `known`."""
         found = {}
         for name, child in self.items(node, prefix):
@@ -311,7 +308,7 @@ class Reader:
         """A mistake in the line of a node."""
         return InputError(f"{self.path}:{node.start_mark.line + 1}: {message}")
 
-    def at(self, node: Any, field: str) -> "_At":
+    def at(self, node: object, field: str) -> "_At":
         """Errors within the block are told with the node's line and the field."""
         return _At(self, node, field)
 
@@ -325,7 +322,7 @@ class _At:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, InputError | TypeError):
             raise self.reader.error(self.node, f"{self.field}: {error}") from error
 
@@ -333,7 +330,7 @@ class _At:
 PLAIN = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def _fits(value: object, hint: Any) -> bool:
     """Whether a plain value is of a type; a whole number is a number, True is not."""
     if hint is Any:
         return True

@@ -35,7 +35,7 @@ def _other_file(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> st
     return f"the {split} rows are {told[0]} there, {told[1]} asked for{', with other content' * bool(was and now)}"
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Json:
+def _flat(tree: Mapping[str, object], prefix: str = "") -> Json:
     found = {}
     for name, value in tree.items():
         found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}

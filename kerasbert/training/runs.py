@@ -104,7 +104,7 @@ class Run:
         self.description |= {"finished_steps": self.description["settings"]["steps"], "finished": provenance.now()}
         _write_json(self.directory, self.description)
 
-    def log(self, record: Mapping[str, Any]) -> None:
+    def log(self, record: Mapping[str, object]) -> None:
         """Append a line to metrics.jsonl; non-finite values are dropped: JSON has no NaN."""
         kept = {name: value for name, value in record.items() if not isinstance(value, float) or math.isfinite(value)}
         line = json.dumps(kept) + "\n"
@@ -185,7 +185,7 @@ class Run:
             yield Path(folder)
 
 
-def _write_json(directory: Path | str, value: Any) -> None:
+def _write_json(directory: Path | str, value: object) -> None:
     folders.write(folders.join(directory, "run.json"), json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -215,7 +215,7 @@ class DataPlaces:
 def open_run(
     out: str | os.PathLike,
     kind: str,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     *,
     data: DataPlaces = DataPlaces(),
     overwrite: bool = False,
@@ -299,7 +299,7 @@ def _begin_anew(directory: Path | str, description: Json) -> Run:
     return Run(directory, description, finished=False, beside=aside.new, _aside=aside)
 
 
-def check_place(out: str | os.PathLike, overwrite: bool = False, inputs: Iterable[Any] = ()) -> None:
+def check_place(out: str | os.PathLike, overwrite: bool = False, inputs: Iterable[object] = ()) -> None:
     """Refuse a place where no run can be, before anything is read.
 
     Args:

@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -32,6 +32,10 @@ from kerasbert.training.sampling import earlier, task_order
 from kerasbert.training.step import WHOLE, distribute
 from kerasbert.training.text_feed import Texts
 
+if TYPE_CHECKING:
+    from kerasbert.tasks.tables import Data
+
+
 FOLDER = "tasks"  # of a run: a model directory for each task
 OWN = "pals."  # before the fields of the Spec that are of each task
 
@@ -39,7 +43,7 @@ OWN = "pals."  # before the fields of the Spec that are of each task
 @configured(TasksConfig)
 def finetune_tasks(
     model: str | os.PathLike | keras.Model,
-    tasks: Mapping[str, Any] | Sequence[tuple[str | Task, Any]],
+    tasks: Mapping[str, object] | Sequence[tuple[str | Task, Any]],
     config: TasksConfig,
 ) -> dict[str, keras.Model]:
     """Train one encoder and a head for each task together; a batch holds rows of one task (Liu et al., 2019, section 3).
@@ -77,7 +81,7 @@ class SeveralTasks(Job):
     def __init__(
         self,
         model: str | os.PathLike | keras.Model,
-        tasks: Mapping[str, Any] | Sequence[tuple[str | Task, Any]],
+        tasks: Mapping[str, object] | Sequence[tuple[str | Task, Any]],
         config: TasksConfig,
     ) -> None:
         sampling.check(config.sampling)
@@ -190,7 +194,7 @@ class OneOfSeveral(FineTuning):
     """
 
     def __init__(
-        self, called: str, model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: TasksConfig
+        self, called: str, model: str | os.PathLike | keras.Model, task: str | Task, data: "Data", config: TasksConfig
     ) -> None:
         self.called, self.judged = called, f"{called}, dev"
         try:
@@ -265,7 +269,7 @@ class TasksFeed(Feed):
         return marked(arrays, task, np.zeros(self.parts[0].batch, "int32"))
 
 
-def named(tasks: Mapping[str, Any] | Sequence[tuple[str | Task, Any]]) -> list[tuple[str, Task, Any]]:
+def named(tasks: Mapping[str, object] | Sequence[tuple[str | Task, Any]]) -> list[tuple[str, Task, Any]]:
     """(name in the run, task, data) of each task.
 
     Raises:

@@ -8,7 +8,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,11 @@ from kerasbert.tasks.task import (
     without,
 )
 from kerasbert.training import runs
+
+if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.tasks.tables import Data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +112,7 @@ def _read(
     task: Task,
     sources: Mapping[str, Source],
     digests: Mapping[str, str],
-    begun: Mapping[str, Any] | None,
+    begun: Mapping[str, object] | None,
     start: Any,
     dev: bool,
 ) -> tuple[Rows | None, Rows | None, Task, np.ndarray | None, list[str]]:
@@ -129,7 +134,7 @@ def _read(
 
 
 def _held_out(
-    task: Task, rows: Rows, digests: Mapping[str, str], begun: Mapping[str, Any] | None, start: Any
+    task: Task, rows: Rows, digests: Mapping[str, str], begun: Mapping[str, object] | None, start: Any
 ) -> np.ndarray:
     """Numbers of the rows to hold out."""
     if begun is None and isinstance(start, str | os.PathLike):
@@ -152,7 +157,7 @@ def numbers_of(described: JsonMap, digest: str, count: int) -> np.ndarray | None
     return found
 
 
-def _sources(task: Task, data: Any, run: Any) -> tuple[dict[str, Source], bool]:
+def _sources(task: Task, data: "Data | None", run: "str | os.PathLike | keras.Model") -> tuple[dict[str, Source], bool]:
     """Split -> file or rows in memory, by default those of a run; and whether they are one file that says no split."""
     if data is None:
         sources: dict[str, Source] = dict(runs.data_of(run)) if run is not None else {}
@@ -175,7 +180,13 @@ def _trained_on(task: Task, train: Source, described: JsonMap) -> tuple[Rows | N
     return rows, numbers_of(described, digest, len(rows.texts))
 
 
-def measured(task: Task, data: Any = None, *, run: Any = None, split: str | None = None) -> tuple[Rows, str]:
+def measured(
+    task: Task,
+    data: "Data | None" = None,
+    *,
+    run: "str | os.PathLike | keras.Model | None" = None,
+    split: str | None = None,
+) -> tuple[Rows, str]:
     """The rows that a model is measured on, and in words what they are.
 
     Args:
@@ -222,7 +233,7 @@ def measured(task: Task, data: Any = None, *, run: Any = None, split: str | None
     return rows, f"{_count(rows)} of {_name(sources[wanted])}"
 
 
-def training_texts(run: Any, task: Task | None) -> list[Any] | None:
+def training_texts(run: "str | os.PathLike | keras.Model", task: Task | None) -> list[Any] | None:
     """The inputs to answer that a run was trained on, without those that it held out; None where they are not there any more."""
     sources = runs.data_of(run)
     if task is None or "train" not in sources:
@@ -244,5 +255,5 @@ def _name(source: Source) -> str:
     return str(source) if isinstance(source, Memory) else source.name
 
 
-def _place(data: Any) -> str:
+def _place(data: "Data | None") -> str:
     return os.fspath(data) if isinstance(data, str | os.PathLike) else "data"

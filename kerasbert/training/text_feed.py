@@ -23,7 +23,7 @@ class Texts(Feed):
         self,
         encoded: Encoded,
         task: Task,
-        targets: Sequence[Any] | np.ndarray,
+        targets: Sequence[object] | np.ndarray,
         config: FinetuneConfig,
         longest: int,
         devices: tf.distribute.Strategy,

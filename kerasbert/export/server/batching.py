@@ -225,7 +225,7 @@ def _padded(values: Sequence[np.ndarray]) -> list[np.ndarray]:
     return _filled(values, [each.ravel()[0] for each in values])
 
 
-def _filled(values: Sequence[np.ndarray], fillings: Sequence[Any] | None = None) -> list[np.ndarray]:
+def _filled(values: Sequence[np.ndarray], fillings: Sequence[object] | None = None) -> list[np.ndarray]:
     """Arrays [N, ...] of one shape but for N.
 
     Args:

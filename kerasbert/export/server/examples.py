@@ -57,7 +57,7 @@ def from_json(body: bytes) -> tuple[str, np.ndarray]:
     return request.get("signature_name") or "", bytes_array([context + _example(row) for row in rows])
 
 
-def _example(value: Any) -> bytes:
+def _example(value: object) -> bytes:
     """A tf.Example of a json object: name -> a value or a list of them."""
     if not isinstance(value, dict):
         raise invalid(f"Example must be JSON object but got JSON {JSON.get(type(value), type(value).__name__)}")
@@ -74,7 +74,7 @@ def _example(value: Any) -> bytes:
     return example.SerializeToString(deterministic=True)
 
 
-def _add(feature: Any, where: str, value: Any) -> str:
+def _add(feature: Any, where: str, value: object) -> str:
     """Put a value into a feature -> the type that it has there."""
     if isinstance(value, str) or is_base64(value):
         feature.bytes_list.value.append(as_bytes(value, where))

@@ -59,7 +59,7 @@ def request(body: bytes) -> Json:
     return found
 
 
-def arrays(request: Mapping[str, Any], definition: Any) -> dict[str, np.ndarray]:
+def arrays(request: Mapping[str, object], definition: Any) -> dict[str, np.ndarray]:
     """The inputs of a request.
 
     Args:
@@ -102,7 +102,7 @@ def _of_rows(rows: Any, types: Mapping[str, str], optional: set[str]) -> dict[st
     return {name: _array([row[name] for row in rows], types[name], f"input {name}") for name in rows[0]}
 
 
-def _check_names(given: Mapping[str, Any], types: Mapping[str, str], optional: set[str], where: str) -> None:
+def _check_names(given: Mapping[str, object], types: Mapping[str, str], optional: set[str], where: str) -> None:
     if missing := sorted(types.keys() - given.keys() - optional):
         raise invalid(f"Missing named input: {missing[0]} in {where}")
     if extra := sorted(given.keys() - types.keys()):
@@ -133,7 +133,7 @@ def _array(value: Any, dtype: str, where: str) -> np.ndarray:
     return found.reshape(shape)
 
 
-def _value(value: Any, dtype: str, where: str) -> Any:
+def _value(value: object, dtype: str, where: str) -> object:
     kind = type(value)
     if dtype == "object" and (kind is str or is_base64(value)):
         return as_bytes(value, where)
@@ -161,11 +161,11 @@ def as_bytes(value: Any, where: str) -> bytes:
         raise invalid(f"{where}: Unable to base64 decode {_short(value['b64'])}") from None
 
 
-def is_base64(value: Any) -> bool:
+def is_base64(value: object) -> bool:
     return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """A value of a request in a message."""
     if isinstance(value, list | dict):
         return f"a list of {len(value)}" if isinstance(value, list) else f"an object of {len(value)}"
@@ -192,7 +192,7 @@ def answered(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:
     return dumped({"predictions": [dict(zip(values, row)) for row in zip(*values.values(), strict=True)]})
 
 
-def _json(value: np.ndarray, binary: bool) -> Any:
+def _json(value: np.ndarray, binary: bool) -> object:
     """Nested lists of an array; strings are text, or {"b64": ...} where the name of the output ends in _bytes."""
     if value.dtype != object:
         return value.tolist()
@@ -206,6 +206,6 @@ def _json(value: np.ndarray, binary: bool) -> Any:
     return found.reshape(value.shape).tolist()
 
 
-def dumped(value: Any) -> bytes:
+def dumped(value: object) -> bytes:
     """A body."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

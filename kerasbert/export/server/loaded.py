@@ -124,7 +124,7 @@ class Loaded:
             raise invalid(_line(str(error))) from error
 
 
-def _array(value: Any) -> np.ndarray:
+def _array(value: object) -> np.ndarray:
     return value if isinstance(value, np.ndarray) else np.array(value, object if isinstance(value, bytes) else None)
 
 

@@ -55,7 +55,7 @@ class Model:
         folder: Path,
         *,
         keep: int,
-        changes: Mapping[str, Any],
+        changes: Mapping[str, object],
         slots: asyncio.Semaphore,
         pool: Executor,
         metrics: Metrics,
