@@ -282,7 +282,7 @@ def _show(options: argparse.Namespace, model: "Runner", said: _Said, settings: d
     tables.tell(stream.told() if stream else ())
 
 
-def _streamed(model: "Runner", text: Any, settings: dict[str, Any]) -> Any:
+def _streamed(model: "Runner", text: object, settings: dict[str, Any]) -> Any:
     """The answer of a text that is printed as its tokens come, in one line."""
     stream = model.stream(text, language=settings["language"], **settings["options"])
     for piece in stream:

@@ -66,7 +66,7 @@ TRAPS = (
 """Texts that tokenizers are known to read differently."""
 
 
-def texts(runner: Runner, own: Sequence[Any] = ()) -> Iterator[Any]:
+def texts(runner: Runner, own: Sequence[object] = ()) -> Iterator[Any]:
     """Inputs of the file's kind: the traps, two that fill each bucket, one that is too long, and the task's own.
 
     Args:
@@ -98,7 +98,7 @@ def filling(runner: Runner) -> Iterator[Any]:
     yield example((words[0], many) if pair else many)
 
 
-def lines(runner: Runner, own: Sequence[Any] = ()) -> Iterator[str]:
+def lines(runner: Runner, own: Sequence[object] = ()) -> Iterator[str]:
     """The lines of a golden file; a text that the kind refuses is left out."""
     bundle = runner.bundle
     tolerance = TOLERANCES.get(bundle.quantization, ROUNDED)
@@ -114,7 +114,7 @@ def lines(runner: Runner, own: Sequence[Any] = ()) -> Iterator[str]:
         yield _line({"text": text, "ids": trace.ids, "outputs": outputs, "answer": trace.answer.to_json()})
 
 
-def made(file: bytes, own: Sequence[Any] = ()) -> bytes:
+def made(file: bytes, own: Sequence[object] = ()) -> bytes:
     """A golden file.
 
     Args:
@@ -127,7 +127,7 @@ def made(file: bytes, own: Sequence[Any] = ()) -> bytes:
             return "".join(lines(runner, own)).encode()
 
 
-def written(out: Path, blob: bytes, golden: str | os.PathLike | None, own: Sequence[Any]) -> Json:
+def written(out: Path, blob: bytes, golden: str | os.PathLike | None, own: Sequence[object]) -> Json:
     """Put a .tflite in its place, and the golden file beside it; what a report says of that one.
 
     Args:
@@ -192,7 +192,7 @@ def verify(runner: Runner, path: str | os.PathLike, tolerance: float | None = No
     return len(cases), ""
 
 
-def difference(expected: Any, received: Any, tolerance: float, where: str) -> str:
+def difference(expected: Any, received: object, tolerance: float, where: str) -> str:
     """What differs first of two json values, and where; empty where they are the same but for floats within a tolerance.
 
     >>> difference({"a": [1, 0.5]}, {"a": [1, 0.7]}, 0.1, "answer")
@@ -211,7 +211,7 @@ def difference(expected: Any, received: Any, tolerance: float, where: str) -> st
     return next((found for name, one, two in pairs if (found := difference(one, two, tolerance, name))), "")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)[:80]
 
 
@@ -222,23 +222,23 @@ def _told(output: np.ndarray) -> Json:
     return {"shape": list(output.shape), "every": every, "values": values}
 
 
-def _line(value: Any) -> str:
+def _line(value: object) -> str:
     return json.dumps(value, allow_nan=False) + "\n"  # ASCII: U+2028 ends a line elsewhere
 
 
-def _plain(text: Any) -> Any:
+def _plain(text: object) -> object:
     """An input as json holds it: bytes as text."""
     if isinstance(text, bytes):
         return text.decode("utf-8", "replace")
     return [_plain(part) for part in text] if isinstance(text, list | tuple) else text
 
 
-def _input(text: Any) -> Any:
+def _input(text: object) -> object:
     """What json made of an input: lists are tuples again."""
     return tuple(_input(part) for part in text) if isinstance(text, list) else text
 
 
-def _parsed(path: Any, number: int, row: str, names: Sequence[str]) -> dict[str, Any]:
+def _parsed(path: str | os.PathLike, number: int, row: str, names: Sequence[str]) -> dict[str, Any]:
     try:
         found = json.loads(row)
     except (ValueError, RecursionError) as error:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,10 +17,16 @@ from kerasbert.testing.kind_answers import check_same
 from . import compress
 from .runtime import load
 
+if TYPE_CHECKING:
+    from kerasbert.tasks.tables import Data
+
+
 STEPS = 4
 
 
-def check_kind_journey(task: str, folder: Path, data: Any = None, *, family: str = "bert", **fields: Any) -> None:
+def check_kind_journey(
+    task: str, folder: Path, data: "Data | None" = None, *, family: str = "bert", **fields: Any
+) -> None:
     """What `kerasbert.testing.check_kind` computed without graphs, by the commands themselves; half a minute.
 
     Args:

@@ -45,7 +45,7 @@ print(json.dumps([model.model.name, peak()]))
 """
 
 
-def launches(path: Path, text: Any, threads: int, plugin: Sequence[Any]) -> Json:
+def launches(path: Path, text: object, threads: int, plugin: Sequence[object]) -> Json:
     """Fresh processes, without packed weights and with them: ms to load (imports included) and to the first answer, peak MB.
 
     Returns:
@@ -69,7 +69,7 @@ def launches(path: Path, text: Any, threads: int, plugin: Sequence[Any]) -> Json
     return found
 
 
-def memory(path: Path, threads: int, plugin: Sequence[Any], plain: bool = True) -> dict[str, float]:
+def memory(path: Path, threads: int, plugin: Sequence[object], plain: bool = True) -> dict[str, float]:
     """Interpreter -> peak MB of a fresh process that used every length of a file, nothing packed before.
 
     Args:
@@ -98,7 +98,7 @@ def use_every_length(runner: Runner) -> None:
         runner.follow(runner.rows(filling[-1])[0], [runner.tokenizer.sep_id] * (kind.target_length - 1))
 
 
-def buckets(runner: Runner, texts: Sequence[Any], rounds: int) -> dict[int, float]:
+def buckets(runner: Runner, texts: Sequence[object], rounds: int) -> dict[int, float]:
     """Length -> median ms of its rows, tokenizing and decoding aside; of a file that writes of all that is written."""
     times: dict[int, list[float]] = {}
     for text in texts:
@@ -109,7 +109,7 @@ def buckets(runner: Runner, texts: Sequence[Any], rounds: int) -> dict[int, floa
     return {length: round(statistics.median(values), 3) for length, values in sorted(times.items())}
 
 
-def tokens_per_second(runner: Runner, texts: Sequence[Any]) -> dict[str, int]:
+def tokens_per_second(runner: Runner, texts: Sequence[object]) -> dict[str, int]:
     """Tokens a second of CPU: ids alone and with offsets, each of texts that the tokenizer reads first, and again."""
     lines = [part for text in texts for part in _flat(text)]
     found = {}

@@ -113,7 +113,7 @@ def reads_words(own: base.Tokenizer) -> bool:
     return own.kind == "regex"
 
 
-def completed(read: Mapping[str, Any], wanted: Iterable[str], own: base.Tokenizer) -> Json:
+def completed(read: Mapping[str, object], wanted: Iterable[str], own: base.Tokenizer) -> Json:
     """What a network reads beside `ids` where MediaPipe gives these alone: everything but <PAD> is there, in one segment.
 
     Args:

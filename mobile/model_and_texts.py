@@ -25,6 +25,8 @@ from . import mediapipe, samples
 from .options import Texts
 
 if TYPE_CHECKING:
+    import keras
+
     from kerasbert.tasks.base import Task
 
 GENERATED = 200
@@ -35,7 +37,7 @@ VOUCHING = 100  # labelled rows from which on their metric alone may say that a 
 MADE = "generated from the vocabulary"  # where texts come from that nobody gave
 
 
-def opened(run: Any, task: str | None = None) -> tuple[Any, str]:
+def opened(run: "str | os.PathLike | keras.Model", task: str | None = None) -> tuple[Any, str]:
     """The model of a directory, or the model itself, and its name such as `bert/base`."""
     name = ""
     if isinstance(run, str | os.PathLike):
@@ -56,7 +58,7 @@ def opened(run: Any, task: str | None = None) -> tuple[Any, str]:
     return run, name
 
 
-def is_pair(model: Any) -> bool:
+def is_pair(model: "keras.Model") -> bool:
     """Whether an input is a pair."""
     task = getattr(model, "task", None)
     return bool(task and task.pair)
@@ -148,7 +150,7 @@ def columns_of(task: "Task") -> tuple[str, ...]:
     return () if tuple(task.asked) == TEXT else tuple(task.asked)
 
 
-def sources(task: "Task", texts: Sequence[Any]) -> list[Any]:
+def sources(task: "Task", texts: Sequence[object]) -> list[Any]:
     """What a file is asked of rows (`Rows.texts`): where it writes texts the first part of each, which is not the target."""
     if task.how.answers.reader == "answer":
         return answerable(task, texts)
@@ -156,13 +158,13 @@ def sources(task: "Task", texts: Sequence[Any]) -> list[Any]:
 
 
 def cases_of(
-    model: Any,
+    model: "keras.Model",
     pair: bool,
     texts: Texts | os.PathLike | None,
     data: str | os.PathLike | None,
     length: int,
     count: int = GENERATED,
-    run: Any = None,
+    run: "str | os.PathLike | keras.Model | None" = None,
 ) -> tuple[list, np.ndarray | None, str]:
     """The texts to compare on, their targets or None, and where they come from.
 
@@ -189,7 +191,7 @@ def cases_of(
     return made_up(model, pair, length, count), None, MADE
 
 
-def made_up(model: Any, pair: bool, length: int, count: int = GENERATED) -> list:
+def made_up(model: "keras.Model", pair: bool, length: int, count: int = GENERATED) -> list:
     """Inputs of the model's kind, of texts made of its vocabulary."""
     return list(map(kind_of(model).answers.example, samples.generated(model.tokenizer, count, pair, longest=length)))
 
@@ -200,7 +202,7 @@ def _asked(task: "Task", rows: Rows, told: str) -> tuple[list, Any, str]:
     return cases, rows.targets if len(cases) == len(rows.texts) else None, told
 
 
-def missing(run: Any) -> str:
+def missing(run: "str | os.PathLike | keras.Model | None") -> str:
     """Why the rows that choose a run's best weights are not there to judge its file by, in words; empty where they are."""
     described = description_of(run) if isinstance(run, str | os.PathLike) else None
     if not described or not described["settings"].get("data"):
@@ -210,7 +212,7 @@ def missing(run: Any) -> str:
     return "" if data_of(run) else "the rows that run.json names are not there any more, or have changed"
 
 
-def own_rows(run: Any, model: Any, most: int) -> tuple[Rows, str]:
+def own_rows(run: "str | os.PathLike | keras.Model", model: "keras.Model", most: int) -> tuple[Rows, str]:
     """The rows that chose a run's best weights, evenly taken: at most so many, and of long texts so few that they are TOKENS."""
     rows, told = measured(model.task, None, run=run)
     count = len(rows.texts)
@@ -222,7 +224,9 @@ def own_rows(run: Any, model: Any, most: int) -> tuple[Rows, str]:
     return rows, told
 
 
-def token_lengths(run: Any, model: Any, cases: Sequence[Any], source: str, longest: int) -> tuple[list[int], str]:
+def token_lengths(
+    run: "str | os.PathLike | keras.Model", model: "keras.Model", cases: Sequence[object], source: str, longest: int
+) -> tuple[list[int], str]:
     """How many tokens texts of the task have, and what says so; none and "" where nothing does.
 
     Args:

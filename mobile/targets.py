@@ -1,6 +1,6 @@
 """The readers that a .tflite may be for (`--target`): what each of them cannot read, and what its files are like."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import inputs
 from kerasbert.errors import InputError
@@ -11,6 +11,10 @@ from kerasbert.text.wordpiece import TEMPLATE
 from . import mediapipe
 from .model_and_texts import is_pair
 
+if TYPE_CHECKING:
+    import keras
+
+
 OURS = "kerasbert"
 TARGETS = (OURS, *READERS)
 # BertQuestionAnswerer (bert_question_answerer.h of tflite-support 0.4.4) reads a row of so many tokens, so many of the question.
@@ -18,7 +22,7 @@ ROW, QUESTION = 384, 64
 OTHERS = "Compress without --target, for kerasbert.mobile.runtime"
 
 
-def check(model: Any, target: str) -> None:
+def check(model: "keras.Model", target: str) -> None:
     """Refuse what no file for a phone reads yet, and what the reader would open and compute wrongly.
 
     Raises:
@@ -46,7 +50,7 @@ def check(model: Any, target: str) -> None:
         )
 
 
-def _check_inputs(model: Any, target: str) -> None:
+def _check_inputs(model: "keras.Model", target: str) -> None:
     """Refuse inputs that the reader does not fill."""
     reads = [each.name for each in inputs.used(predict.declared(model), predict.settings_of(model))]
     if more := [name for name in reads if name not in mediapipe.INPUTS]:
@@ -56,7 +60,7 @@ def _check_inputs(model: Any, target: str) -> None:
         )
 
 
-def _check_labels(model: Any, target: str) -> None:
+def _check_labels(model: "keras.Model", target: str) -> None:
     """Refuse labels that are no lines of a file."""
     for label in getattr(model, "labels", None) or ():
         if not label or set("\n\r\0") & set(label):
@@ -82,7 +86,7 @@ def _check_tokenizer(own: Any, target: str) -> None:
         )
 
 
-def length_of(model: Any, target: str, length: int | None) -> int | None:
+def length_of(model: "keras.Model", target: str, length: int | None) -> int | None:
     """Tokens of the one row that a reader gives, where it does not leave them to the file.
 
     Args:

@@ -2,12 +2,18 @@
 
 import itertools
 import os
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.inputs import Tensor
+
 
 SCOPES = 5  # parts of a name that are kept, from its end: `encoder_1/block_0_1/attention_1/query_1/MatMul`
 
 
-def name(model: Any) -> None:
+def name(model: "keras.Model") -> None:
     """Give every tensor of a ModelT a name that no other of the file has; changes the model.
 
     What a signature reads and gives has its names there. The converter names other tensors by all operations that were fused into
@@ -34,7 +40,7 @@ def name(model: Any) -> None:
             tensor.name = _unique(public.get(index) or f"{key}/{short or 'tensor'}", seen).encode()
 
 
-def _operation(tensor: Any) -> str:
+def _operation(tensor: "Tensor") -> str:
     """The first operation of a tensor's name."""
     name = (tensor.name or b"").decode(errors="replace")
     return next((each.strip("/") for each in name.split(";") if each.strip("/")), "")

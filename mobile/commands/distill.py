@@ -87,7 +87,7 @@ def pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def parsed(text: str) -> Any:
+def parsed(text: str) -> object:
     """What a text means as json, else the text itself."""
     try:
         return json.loads(text)

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import registry
 from kerasbert import spec as specs
@@ -20,6 +20,12 @@ from kerasbert.training.strategy import check_strategy
 from ..distill.recipes import find_recipe
 from ..prune import masks
 from ..quantize.schemes import SCHEMES
+
+if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.tasks.tables import Data
+
 
 STAGES = ("trim", "distill", "heads", "width", "layers", "prune", "aware", "finetune", "quantize")  # of a plan
 PER = ("channel", "tensor")
@@ -58,7 +64,12 @@ def _check_file(settings: Mapping[str, Any]) -> None:
             check_texts([settings[name]])
 
 
-def check_stages(run: Any, data: Any, stages: Iterable[tuple[str, Mapping[str, Any]]], strategy: str | None) -> None:
+def check_stages(
+    run: Any,
+    data: Any,
+    stages: Iterable[tuple[str, Mapping[str, Any]]],
+    strategy: str | None,
+) -> None:
     """Refuse what the stages of a plan will refuse of their arguments and files."""
     check_strategy("a plan", strategy or "auto")
     for name, settings in stages:
@@ -115,7 +126,9 @@ def _check_student(student: str) -> None:
         ) from error
 
 
-def check_share(name: str, share: float, run: Any, data: Any, length: int | None = None) -> None:
+def check_share(
+    name: str, share: float, run: "str | os.PathLike | keras.Model", data: "Data", length: int | None = None
+) -> None:
     """Refuse a share of heads, neurons or weights that is none, and rows that cannot be read."""
     if not 0 <= share < 1 or (share == 0 and name in ("heads", "width")):
         raise InputError(f"--{name} must be a share between 0 and 1, such as 0.33. Received: {share}")
@@ -124,7 +137,7 @@ def check_share(name: str, share: float, run: Any, data: Any, length: int | None
     _check_labelled(run, data)
 
 
-def check_layers(run: Any, keep: Sequence[int]) -> None:
+def check_layers(run: "str | os.PathLike | keras.Model", keep: Sequence[int]) -> None:
     """Refuse layers that a model directory has not, or one twice."""
     found = early_checks.spec_of(run) if source.check(run) == "model" else None
     most = specs.maybe(found, "blocks.layers", None)
@@ -153,7 +166,7 @@ def check_aware(run: Any, data: Any, settings: Mapping[str, Any]) -> None:
     early.check_further(run, data, settings)
 
 
-def check_trim(run: Any, texts: Iterable[str] | None, data: Any) -> None:
+def check_trim(run: "str | os.PathLike | keras.Model", texts: Iterable[str] | None, data: "Data") -> None:
     """Refuse a corpus that is not there, or is no text."""
     if (texts is None) == (data is None):
         raise InputError("give --texts FILE or --data PATH, one of them: the corpus whose pieces are kept")
@@ -163,7 +176,7 @@ def check_trim(run: Any, texts: Iterable[str] | None, data: Any) -> None:
         _check_labelled(run, data)
 
 
-def check_ledger(artefacts: Iterable[str], task: str | None, data: Any) -> None:
+def check_ledger(artefacts: Iterable[str], task: str | None, data: "Data") -> None:
     """Refuse artefacts and rows that are not there."""
     artefacts = list(artefacts)
     model = task or next((path for path in artefacts if os.path.isdir(path)), None)
@@ -177,7 +190,7 @@ def check_ledger(artefacts: Iterable[str], task: str | None, data: Any) -> None:
     _check_labelled(model, data)
 
 
-def _check_labelled(run: Any, data: Any) -> None:
+def _check_labelled(run: "str | os.PathLike | keras.Model", data: "Data | None") -> None:
     """Refuse rows that a model cannot be measured on; of one file all count, so that there may be few."""
     found = early_checks.task_of(run, {}) if isinstance(run, str | os.PathLike) else None
     if found is not None and isinstance(data, str | os.PathLike):

@@ -1,7 +1,10 @@
 """The file that a command runs, and how."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kerasbert.mobile.runtime import Runner
 
 
 def runtime_options(command: argparse.ArgumentParser) -> None:
@@ -19,7 +22,7 @@ def pair_option(command: argparse.ArgumentParser) -> None:
     command.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
 
 
-def load(options: argparse.Namespace) -> Any:
+def load(options: argparse.Namespace) -> "Runner":
     """The Runner of the file."""
     from ..runtime import load as opened
 

@@ -11,7 +11,7 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
-from kerasbert.layers.encoder import Encoder
+from kerasbert.layers.encoder import Encoder, SpecModel
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.naming import names, values
 from kerasbert.tasks.model import TaskModel
@@ -50,7 +50,7 @@ def find_teacher(directory: str | os.PathLike) -> tuple[Source, checkpoints.Mode
     return teacher, info, _tokenizer(path, "the teacher")
 
 
-def _tokenizer(directory: Path, who: str) -> Any:
+def _tokenizer(directory: Path, who: str) -> Tokenizer:
     tokenizer = text.held_tokenizer(directory)
     if tokenizer is None:
         raise InputError(f"{who} {directory} has no tokenizer, expected one in its tokenizer/: import it with one")
@@ -62,7 +62,7 @@ def find_student(
     teacher: Source,
     tokenizer: Tokenizer,
     *,
-    changes: Mapping[str, Any] | None = None,
+    changes: Mapping[str, object] | None = None,
     copy_layers: bool = False,
 ) -> Source:
     """Where the student starts.
@@ -126,7 +126,7 @@ def fewer(spec: specs.Spec, layers: tuple[int, ...]) -> specs.Spec:
     return spec.derive(changes)
 
 
-def build_encoder(source: Source, tokenizer: Tokenizer) -> Any:
+def build_encoder(source: Source, tokenizer: Tokenizer) -> SpecModel:
     """A built encoder, with the weights of its directory if it has one; in the precision and scope that are open."""
     encoder = built(registry.family(source.family), source.spec)
     encoder.tokenizer = tokenizer

@@ -19,6 +19,7 @@ from kerasbert.storage import files
 from kerasbert.tasks.answer_tables import inputs_of
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.load import task_of
+from kerasbert.tasks.tables import Data
 from kerasbert.tasks.task import Task, joined
 from kerasbert.training import finetune
 from kerasbert.training.best_weights import BestWeights
@@ -40,7 +41,7 @@ from .texts import TextsFeed, teachers_answers
 
 @configured(DistillConfig)
 def distill(
-    teacher: str | os.PathLike, student: str | int | os.PathLike, data: Any, config: DistillConfig
+    teacher: str | os.PathLike, student: str | int | os.PathLike, data: Data, config: DistillConfig
 ) -> keras.Model:
     """Train a student to imitate a teacher; the same call goes on where a killed one stopped.
 
@@ -69,7 +70,7 @@ def distill(
 
 def go_on(
     run: str | os.PathLike,
-    data: Any,
+    data: Data,
     constraint: Constraint,
     task: str | Task | None,
     purpose: str,

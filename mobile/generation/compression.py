@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names as weight_names
@@ -21,6 +21,12 @@ from ..quantize.schemes import LITERT, SCHEMES
 from ..runtime import load
 from ..tflite import buckets, repack, weights
 from . import agreement, programs, tables
+
+if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.answers.generation import GenerationKind
+
 
 COMPARED = 50  # texts that are made where nobody gave any
 SHORTEST = 3  # tokens of a source
@@ -61,7 +67,7 @@ def compress(model: Any, name: str, quantize: str, out: Path, config: CompressCo
     return report | {"seconds": round(time.perf_counter() - started, 1)}
 
 
-def _check(kind: Any, quantize: str, config: CompressConfig) -> None:
+def _check(kind: "GenerationKind", quantize: str, config: CompressConfig) -> None:
     """Refuse what files of models that write have no use for."""
     for argument in UNUSED:
         if getattr(config, argument) is not None:
@@ -81,13 +87,15 @@ def _check(kind: Any, quantize: str, config: CompressConfig) -> None:
         )
 
 
-def _row(model: Any, length: int | None, lengths: Sequence[int] | None) -> int:
+def _row(model: "keras.Model", length: int | None, lengths: Sequence[int] | None) -> int:
     """Tokens of the longest source; of a decoder alone of the longest row."""
     row = buckets.choose(predict.positions(model), "mediapipe", length, None, model.task.length)[0]
     return max(lengths) if length is None and lengths else row
 
 
-def _file(model: Any, name: str, quantize: str, found: Sequence[programs.Program], config: CompressConfig) -> bytes:
+def _file(
+    model: "keras.Model", name: str, quantize: str, found: Sequence[programs.Program], config: CompressConfig
+) -> bytes:
     """The whole .tflite of these programs."""
     said: dict[str, Any] = {"model": name, "quantization": quantize, "recipe": dict(config.recipe or {})}
     said["litert"] = SCHEMES[quantize].runtimes.get(LITERT, "")
@@ -96,7 +104,7 @@ def _file(model: Any, name: str, quantize: str, found: Sequence[programs.Program
     return blob + dataclasses.replace(bundle, digest=hashlib.sha256(blob).hexdigest()).to_zip()
 
 
-def _compared(model: Any, blob: bytes, cases: Sequence[Any], ties: bool) -> tuple[Json, float]:
+def _compared(model: "keras.Model", blob: bytes, cases: Sequence[object], ties: bool) -> tuple[Json, float]:
     """What the file says beside its model (`agreement.compare`), and the seconds that it took to say it."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "model.tflite"
@@ -106,7 +114,7 @@ def _compared(model: Any, blob: bytes, cases: Sequence[Any], ties: bool) -> tupl
     return compared, round(time.perf_counter() - started, 1)
 
 
-def _sizes(kind: Any, row: int, lengths: Sequence[int] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _sizes(kind: "GenerationKind", row: int, lengths: Sequence[int] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The buckets of what reads and of the steps."""
     places = kind.target_length if kind.reader == "encode" else row
     longest = row if kind.reader == "encode" else row - kind.target_length
@@ -118,7 +126,7 @@ def _sizes(kind: Any, row: int, lengths: Sequence[int] | None) -> tuple[tuple[in
     return read if lengths else programs.doubling(longest), programs.doubling(places)
 
 
-def made(model: Any, found: Sequence[programs.Program], quantize: str) -> bytes:
+def made(model: "keras.Model", found: Sequence[programs.Program], quantize: str) -> bytes:
     """The flatbuffer of these programs in a form of `--quantize`, each matrix once."""
     whole = tables.shared(repack.read(programs.converted(model, found)))
     if SCHEMES[quantize].weights == "float16":

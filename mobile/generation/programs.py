@@ -8,7 +8,7 @@ names. All steps read a source of the longest S: else there would be as many pro
 import dataclasses
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from kerasbert.inputs import Input, Tensor
 from kerasbert.layers.cache import FIXED
 from ..captured_output import captured
 from ..tflite import buckets, convert
+
+if TYPE_CHECKING:
+    import keras
+
 
 SHORTEST = 16  # tokens of the smallest bucket
 
@@ -130,7 +134,7 @@ def _widened(x: Tensor, length: int) -> Tensor:
     return ops.pad(x, [(0, length - x.shape[axis] if i == axis else 0) for i in range(len(x.shape))])
 
 
-def converted(model: Any, found: Sequence[Program]) -> bytes:
+def converted(model: "keras.Model", found: Sequence[Program]) -> bytes:
     """A float .tflite of these programs; two lengths of each role are converted and the others derived where that can be.
 
     Args:
@@ -149,7 +153,7 @@ def converted(model: Any, found: Sequence[Program]) -> bytes:
     return buckets.add(data, *named) or _file(model, found)
 
 
-def _file(model: Any, found: Sequence[Program]) -> bytes:
+def _file(model: "keras.Model", found: Sequence[Program]) -> bytes:
     import keras
     import tensorflow as tf
 

@@ -15,7 +15,7 @@ ROUNDING = 1e-6  # relative; a float32 product is off by 6e-8
 SMALLEST = 1024  # numbers; smaller constants stay float32
 
 
-def shared(model: ModelT) -> Any:
+def shared(model: ModelT) -> ModelT:
     """Products with a table whose columns are scaled -> MUL by these scales, and the product with the table itself.
 
     Args:
@@ -37,7 +37,7 @@ def shared(model: ModelT) -> Any:
     return model
 
 
-def half(model: ModelT) -> Any:
+def half(model: ModelT) -> ModelT:
     """Large constants in float16, each with a DEQUANTIZE at the beginning of a graph that reads it; changes `model`."""
     s, done = repack.schema(), set()
     for graph in model.subgraphs:
@@ -108,7 +108,7 @@ def _scaled(model: ModelT, graph: SubGraphT, operator: OperatorT, table: int, sc
     operator.inputs = np.asarray([len(graph.tensors) - 1, weight, *rest], np.int32)
 
 
-def _operator(model: ModelT, name: str, inputs: list[int], outputs: list[int], options: Any = None) -> Any:
+def _operator(model: ModelT, name: str, inputs: list[int], outputs: list[int], options: Any = None) -> OperatorT:
     s = repack.schema()
     made = s.OperatorT()
     made.opcodeIndex = repack.operator_code(model, getattr(s.BuiltinOperator, name))

@@ -4,7 +4,7 @@ import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,10 +22,14 @@ from ..options import Texts
 from ..quantize.schemes import SCHEMES
 from ..runtime import load as load_runtime
 
+if TYPE_CHECKING:
+    import keras
+
+
 Outputs = np.ndarray | list[np.ndarray]  # of rows: float32 [rows, C], or for tokens a list of [S, C]
 
 
-def reference(model: Any, texts: Texts, length: int, tokenizer: Tokenizer | None = None) -> Outputs:
+def reference(model: "keras.Model", texts: Texts, length: int, tokenizer: Tokenizer | None = None) -> Outputs:
     """What the Keras model says of each row, in the meaning of the file's output.
 
     Args:
@@ -40,14 +44,14 @@ def reference(model: Any, texts: Texts, length: int, tokenizer: Tokenizer | None
     return rows if kind.per_token else np.stack(rows)
 
 
-def encoded(model: Any, texts: Texts, length: int, tokenizer: Tokenizer | None = None) -> Encoded:
+def encoded(model: "keras.Model", texts: Texts, length: int, tokenizer: Tokenizer | None = None) -> Encoded:
     """The rows that `reference` reads."""
     with _reading(model, tokenizer or model.tokenizer):
         return predict.encoded_for(model, texts, length)
 
 
 @contextlib.contextmanager
-def _reading(model: Any, tokenizer: Tokenizer) -> Iterator[None]:
+def _reading(model: "keras.Model", tokenizer: Tokenizer) -> Iterator[None]:
     """Let a model and its encoder read by a tokenizer."""
     owners = [model, getattr(model, "encoder", model)]
     kept = [owner.tokenizer for owner in owners]

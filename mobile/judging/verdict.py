@@ -137,7 +137,7 @@ def jackknife(whole: float, without: Callable[[np.ndarray], float], count: int) 
     return float(whole - quantile * error), float(whole + quantile * error)
 
 
-def _some(values: Any, numbers: list[int]) -> Any:
+def _some(values: Any, numbers: list[int]) -> np.ndarray | list[np.ndarray]:
     return values[numbers] if isinstance(values, np.ndarray) else [values[i] for i in numbers]
 
 

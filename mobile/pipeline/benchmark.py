@@ -6,18 +6,15 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
 
-if TYPE_CHECKING:
-    pass
-
 
 def benchmark(
     path: str | os.PathLike,
-    texts: Sequence[Any] | None = None,
+    texts: Sequence[object] | None = None,
     *,
     rounds: int = 3,
     threads: int = 1,
@@ -70,7 +67,7 @@ def benchmark(
     }
 
 
-def _times(run: Callable[[Any], Any], texts: Sequence[Any], rounds: int) -> list[float]:
+def _times(run: Callable[[Any], Any], texts: Sequence[object], rounds: int) -> list[float]:
     """Milliseconds of each text of each round."""
     for text in texts:  # every length once: its memory is taken then
         run(text)
@@ -83,7 +80,9 @@ def _times(run: Callable[[Any], Any], texts: Sequence[Any], rounds: int) -> list
     return times
 
 
-def _of_a_file(runner: Any, path: Path, texts: Sequence[Any], rounds: int, threads: int, plugin: Sequence[Any]) -> Json:
+def _of_a_file(
+    runner: Any, path: Path, texts: Sequence[object], rounds: int, threads: int, plugin: Sequence[object]
+) -> Json:
     from .. import golden, launch_times
 
     return {

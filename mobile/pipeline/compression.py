@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from ..quantize.calibration import real_texts
 from ..quantize.schemes import SCHEMES
 from ..tflite import buckets, convert
 from .conversion import Design, design, made
+
+if TYPE_CHECKING:
+    import keras
 
 
 @configured(CompressConfig)
@@ -98,7 +101,7 @@ def compress(
     return report | {"seconds": round(time.perf_counter() - started, 1)}
 
 
-def _check_places(run: Any, out: Path, config: CompressConfig) -> None:
+def _check_places(run: "str | os.PathLike | keras.Model", out: Path, config: CompressConfig) -> None:
     """Refuse a target that there is not, and places where something lies already."""
     if config.target and config.target not in targets.TARGETS:
         raise unknown("target", config.target, targets.TARGETS, ", ".join(targets.TARGETS))
@@ -110,7 +113,7 @@ def _check_places(run: Any, out: Path, config: CompressConfig) -> None:
         places.check_file(Path(config.golden), config.overwrite, "golden", read)
 
 
-def _opened(run: Any, config: CompressConfig) -> tuple[Any, str]:
+def _opened(run: "str | os.PathLike | keras.Model", config: CompressConfig) -> tuple[Any, str]:
     """The model, with the options of its task, and its name."""
     model, name = opened(run, config.task)
     if config.options:
@@ -120,7 +123,7 @@ def _opened(run: Any, config: CompressConfig) -> tuple[Any, str]:
     return model, name
 
 
-def _settled(model: Any, config: CompressConfig) -> CompressConfig:
+def _settled(model: "keras.Model", config: CompressConfig) -> CompressConfig:
     """The options with what the model and the reader of its file say of target and length.
 
     Raises:
@@ -136,7 +139,7 @@ def _settled(model: Any, config: CompressConfig) -> CompressConfig:
     return dataclasses.replace(config, target=target, length=targets.length_of(model, target, config.length))
 
 
-def _directory(run: Any) -> Any:
+def _directory(run: "str | os.PathLike | keras.Model") -> str | os.PathLike | None:
     """The directory whose run.json may tell of rows; None of a model that has none."""
     return run if isinstance(run, str | os.PathLike) else getattr(run, "directory", None)
 
@@ -158,7 +161,7 @@ class Cases:
     told: str
 
 
-def _cases(run: Any, model: Any, config: CompressConfig) -> Cases:
+def _cases(run: "str | os.PathLike | keras.Model", model: "keras.Model", config: CompressConfig) -> Cases:
     target, trained = config.target or targets.OURS, getattr(getattr(model, "task", None), "length", None)
     bounds = predict.positions(model), target, config.length, config.lengths, trained
     longest, pair = buckets.choose(*bounds)[-1], is_pair(model)

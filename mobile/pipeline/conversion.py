@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from ..quantize.schemes import LITERT, SCHEMES
 from ..tflite import buckets, convert, repack
 from ..tflite.repack import builtin
 from ..tflite.repack import inputs_of as inputs_of_operator
+
+if TYPE_CHECKING:
+    import keras
+
 
 ANY_LENGTH = "any_length"
 
@@ -68,7 +72,7 @@ class Design:
         return blob + dataclasses.replace(bundle, digest=hashlib.sha256(blob).hexdigest()).to_zip()
 
 
-def design(model: Any, name: str, quantize: str, sizes: tuple[int, ...], config: CompressConfig) -> Design:
+def design(model: "keras.Model", name: str, quantize: str, sizes: tuple[int, ...], config: CompressConfig) -> Design:
     """The file that the options ask for.
 
     Args:

@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,10 @@ from .. import mediapipe
 from ..model_and_texts import sources
 from ..runtime import load as load_runtime
 from ..tflite import repack
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.tables import Data
+
 
 TIMED = 200  # texts
 TIMES = ("p50_ms", "p90_ms", "peak_memory_mb")
@@ -82,7 +86,7 @@ def find_task(directory: str | os.PathLike) -> Task:
     return task
 
 
-def labelled(directory: str | os.PathLike, data: Any) -> tuple[Task, Rows]:
+def labelled(directory: str | os.PathLike, data: "Data") -> tuple[Task, Rows]:
     """The task of a model directory, and the labelled rows that `evaluate` would measure it on.
 
     Raises:
@@ -92,7 +96,7 @@ def labelled(directory: str | os.PathLike, data: Any) -> tuple[Task, Rows]:
     return task, measured(task, data, run=directory)[0]
 
 
-def show(rows: Sequence[Mapping[str, Any]]) -> str:
+def show(rows: Sequence[Mapping[str, object]]) -> str:
     """The ledger as text."""
     return report.table(*_cells(rows))
 
@@ -176,7 +180,7 @@ def _counted(tensors: Iterable[np.ndarray]) -> tuple[int, int]:
     return sum(size for size, _ in found), sum(kept for _, kept in found)
 
 
-def _times(path: Path, texts: Sequence[Any]) -> Json:
+def _times(path: Path, texts: Sequence[object]) -> Json:
     """What `kerasbert-mobile benchmark` says in a process of its own; a .tflite's cannot import TensorFlow."""
 
     def line(text: Any) -> str:

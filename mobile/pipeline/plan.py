@@ -319,7 +319,7 @@ def _constraint(name: str, given: dict[str, Any]) -> Any:
     return made(**{key: given.pop(key) for key in inspect.signature(made).parameters if key in given})
 
 
-def _paths(value: Any) -> list[str]:
+def _paths(value: object) -> list[str]:
     """The files and directories that a plan's arguments name."""
     if isinstance(value, Mapping):
         return sorted({path for inner in value.values() for path in _paths(inner)})
@@ -332,7 +332,7 @@ def _digest(path: Path) -> str:
     return model_files.digest(path) if path.is_dir() else files.sha256(path)
 
 
-def _bare(value: Any, paths: set[str]) -> Any:
+def _bare(value: object, paths: set[str]) -> object:
     """The arguments with names of files in the place of paths."""
     if isinstance(value, Mapping):
         return {name: _bare(inner, paths) for name, inner in value.items()}

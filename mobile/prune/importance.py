@@ -7,8 +7,8 @@ head: no gate has to be built into a model, and any attention whose `output/kern
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -20,7 +20,7 @@ from kerasbert.tasks.task import Rows
 OUTPUT = re.compile(r"^block_(\d+)/attention/output/kernel$")
 
 
-def importance(model: Any, rows: Rows, groups: Mapping[str, int], length: int) -> dict[str, np.ndarray]:
+def importance(model: keras.Model, rows: Rows, groups: Mapping[str, int], length: int) -> dict[str, np.ndarray]:
     """Sensitivity to groups of rows of kernels, the mean over texts.
 
     Args:

@@ -132,7 +132,7 @@ class Magnitude:
             )
         return chosen, sorted(set(found) - set(chosen))
 
-    def install(self, model: Any, steps: int) -> None:
+    def install(self, model: keras.Model, steps: int) -> None:
         """Make the masks (all True) and set the constraints; under the strategy's scope."""
         self.plan = make_schedule(self.schedule, self.sparsity, steps, *self.times)
         self.weights, _ = self.choose(model)

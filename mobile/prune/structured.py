@@ -125,7 +125,7 @@ def layers(run: str | os.PathLike, *, out: str | os.PathLike, keep: Sequence[int
     return _write(run, out, overwrite, list(keep), Cut.with_layers)
 
 
-def _write(run: Any, out: Any, overwrite: bool, chosen: Any, take: Callable) -> Json:
+def _write(run: str | os.PathLike, out: str | os.PathLike, overwrite: bool, chosen: Any, take: Callable) -> Json:
     files.check_free(out, overwrite, [run])
     info, tensors = rewrite.read_blocks(run)
     cut = Cut(info.spec, tensors)
@@ -135,7 +135,7 @@ def _write(run: Any, out: Any, overwrite: bool, chosen: Any, take: Callable) -> 
     return _report(out, cut, done) | {"kept" if isinstance(chosen, list) else "removed": chosen}
 
 
-def _report(out: Any, before: Cut, after: Cut) -> Json:
+def _report(out: str | os.PathLike, before: Cut, after: Cut) -> Json:
     spec = after.spec
     return {
         "out": str(out),
@@ -145,7 +145,7 @@ def _report(out: Any, before: Cut, after: Cut) -> Json:
     }
 
 
-def _model(info: checkpoints.ModelInfo, cut: Cut, task: Task, tokenizer: Tokenizer) -> Any:
+def _model(info: checkpoints.ModelInfo, cut: Cut, task: Task, tokenizer: Tokenizer) -> TaskModel:
     encoder = rewrite.encoder(info, cut.spec, cut.tensors)
     encoder.tokenizer = tokenizer
     model = TaskModel(encoder, task, name="label_model")
@@ -164,7 +164,7 @@ def _layer(kernel: str) -> int:
 
 
 def _measured(
-    run: Any,
+    run: str | os.PathLike,
     data: Any,
     config: CutConfig,
     groups: Callable[[Cut], dict[str, int]],

@@ -30,6 +30,7 @@ from .fake_quantization import SMALLEST, PerChannel, PerTensor
 
 if TYPE_CHECKING:
     from kerasbert.checkpoints.safetensors import Safetensors
+    from kerasbert.tasks.tables import Data
 
 PER = ("channel", "tensor")
 DECAY = 0.99  # of the ranges' moving averages, in an update
@@ -224,7 +225,7 @@ def simulated(run: str | os.PathLike) -> keras.Model:
 @passing(Aware, FinetuneConfig, DistillConfig)
 def aware(
     run: str | os.PathLike,
-    data: Any,
+    data: "Data",
     *,
     teacher: str | os.PathLike | None = None,
     task: str | Task | None = None,

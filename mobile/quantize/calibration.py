@@ -52,7 +52,7 @@ def real_texts(
     return learned, drawn, frequencies
 
 
-def _calibration(model: "keras.Model", pair: bool, quantize: str, given: Any, size: int | None) -> list:
+def _calibration(model: "keras.Model", pair: bool, quantize: str, given: object, size: int | None) -> list:
     """The texts that ranges are taken from; none where nothing is calibrated."""
     if not SCHEMES[quantize].calibrated:
         if given is not None or size is not None:
@@ -66,7 +66,7 @@ def _calibration(model: "keras.Model", pair: bool, quantize: str, given: Any, si
     return ranges.choose(ranges.read(given, getattr(model, "task", None), pair), size)
 
 
-def _frequencies(model: "keras.Model", pair: bool, given: Any, size: int | None) -> np.ndarray | None:
+def _frequencies(model: "keras.Model", pair: bool, given: object, size: int | None) -> np.ndarray | None:
     """How often the pieces occur in real texts: float [V], None without texts."""
     if given is None:
         if size is not None:

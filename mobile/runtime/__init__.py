@@ -143,7 +143,7 @@ class Runner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -158,12 +158,12 @@ class Runner:
 
     def __call__(
         self,
-        texts: Sequence[Any],
+        texts: Sequence[object],
         *,
         language: str | None = None,
         top: int | None = None,
         threshold: float | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
         prompt_name: str | None = None,
     ) -> list[Any]:
         """Texts -> answers: the objects of `kb.predict`, one per text.
@@ -185,12 +185,12 @@ class Runner:
             found += self._answers(kind, parts[begin : begin + BLOCK], settings, begin)
         return [kind.limited(answer, top, threshold) for answer in found] if limits else found
 
-    def generate(self, text: Any, *, language: str | None = None, **options: Any) -> "Generation":
+    def generate(self, text: object, *, language: str | None = None, **options: Any) -> "Generation":
         """The answer of one text of a file that generates: `runner.generate("the cat", beams=4)`. `options`: as of a call."""
         self._asked(options, True)
         return self([text], language=language, options=options)[0]
 
-    def stream(self, text: Any, *, language: str | None = None, **options: Any) -> "Stream":
+    def stream(self, text: object, *, language: str | None = None, **options: Any) -> "Stream":
         """The same, its text in pieces as its tokens come: `for piece in runner.stream("the cat")`.
 
         Whoever leaves the loop ends the text. Threads, and several streams, take turns token by token.
@@ -224,7 +224,7 @@ class Runner:
             logits = self._writer().follow(first, arrays, length, whole[1:most])
             return scored(self.tokenizer, whole[:most], logits, len(whole) > most)
 
-    def _asked(self, options: Mapping[str, Any] | None, generates: bool = False) -> Any:
+    def _asked(self, options: Mapping[str, object] | None, generates: bool = False) -> Any:
         """The kind with the options of a call, which a file that generates alone has."""
         if self.bundle.answering and (options or generates):
             said = f"{next(iter(options))} is given, and " if options else ""
@@ -244,17 +244,17 @@ class Runner:
         ]
         return [with_triples(each, rows, self.tokenizer) for each, rows in zip(found, packed)]
 
-    def trace(self, text: Any, *, language: str | None = None) -> Trace:
+    def trace(self, text: object, *, language: str | None = None) -> Trace:
         """One text and all that becomes of it, for a comparison of devices (`mobile.golden`)."""
         settings, rows = self._settings(language), self.rows(text)
         outputs = [] if type(self.kind).answer is not answers.Kind.answer else self._rows(rows, settings)
         return Trace([list(map(int, row.token_ids)) for row in rows], outputs, self([text], language=language)[0])
 
-    def rows(self, text: Any) -> list[Row]:
+    def rows(self, text: object) -> list[Row]:
         """What the network reads of one text."""
         return self._pack(self.kind, self._parts([text]))[0]
 
-    def timed(self, text: Any) -> list[tuple[int, float]]:
+    def timed(self, text: object) -> list[tuple[int, float]]:
         """The bucket of each row of a text, and the ms that the network took for it."""
         times = []
         for row in self.rows(text):
@@ -263,14 +263,14 @@ class Runner:
             times.append((self._bucket(row.length), (time.perf_counter() - begin) * 1e3))
         return times
 
-    def index(self, texts: Sequence[Any], vectors: np.ndarray | None = None) -> "Index":
+    def index(self, texts: Sequence[object], vectors: np.ndarray | None = None) -> "Index":
         """Texts among which `Index.nearest` finds those that are nearest to another; see `Index`."""
         from kerasbert.answers.vector import Index
 
         return Index(self, texts, vectors)
 
     def outputs(
-        self, texts: Sequence[Any], *, language: str | None = None, prompt_name: str | None = None
+        self, texts: Sequence[object], *, language: str | None = None, prompt_name: str | None = None
     ) -> np.ndarray | list[np.ndarray]:
         """Texts -> float32 [rows, C]: probabilities, values or vectors; a list of [S, C] where tokens are answered."""
         packed = self._pack(self.kind.with_prompt(prompt_name), self._parts(texts))
@@ -281,7 +281,7 @@ class Runner:
             return found
         return np.stack(found) if found else np.zeros((0, self.kind.width(self.labels) or 1), np.float32)
 
-    def triples(self, text: Any) -> list[tuple[str, str, str]]:
+    def triples(self, text: object) -> list[tuple[str, str, str]]:
         """What the file's knowledge graph adds to a text (or a pair), each triple once; none without a graph."""
         return inputs.triples_of(self.rows(text))
 

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -114,7 +114,7 @@ class StoredIndex:
     def __len__(self) -> int:
         return len(self._inverse)
 
-    def nearest(self, text: Any, k: int = 5, prompt_name: str | None = None) -> list[Hit]:
+    def nearest(self, text: object, k: int = 5, prompt_name: str | None = None) -> list[Hit]:
         """The k texts whose vectors have the largest cosine with that of a text, largest first; equals in their order.
 
         Both vectors are int8, so that a cosine differs from that of the float ones in the third digit.

@@ -3,13 +3,16 @@
 import re
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert.errors import InputError
 from kerasbert.inputs import TEXT, Input
 from ..captured_output import captured
 from ..quantize.schemes import SCHEMES
 from . import buckets, repack
+
+if TYPE_CHECKING:
+    import keras
 
 
 def quantization(name: str | None) -> str:
@@ -18,7 +21,7 @@ def quantization(name: str | None) -> str:
 
 
 def convert(
-    model: Any,
+    model: "keras.Model",
     function: Callable[[dict], dict],
     signatures: dict[int | None, str],
     inputs: Sequence[Input] = TEXT,
@@ -40,7 +43,7 @@ def convert(
 
 
 def named(
-    model: Any, function: Callable, signatures: dict[int | None, str], inputs: Sequence[Input], quantize: str
+    model: "keras.Model", function: Callable, signatures: dict[int | None, str], inputs: Sequence[Input], quantize: str
 ) -> bytes:
     """The same before `slim`: tensors have the names of the layers that made them."""
     by_length = {length: name for length, name in signatures.items() if length is not None}
@@ -53,7 +56,7 @@ def named(
 
 
 def _file(
-    model: Any, function: Callable, signatures: dict[int | None, str], inputs: Sequence[Input], quantize: str
+    model: "keras.Model", function: Callable, signatures: dict[int | None, str], inputs: Sequence[Input], quantize: str
 ) -> bytes:
     with tempfile.TemporaryDirectory() as directory, captured() as log:
         _save(model, function, signatures, inputs, directory)
@@ -61,7 +64,7 @@ def _file(
 
 
 def _save(
-    model: Any, function: Callable, signatures: dict[int | None, str], inputs: Sequence[Input], directory: str
+    model: "keras.Model", function: Callable, signatures: dict[int | None, str], inputs: Sequence[Input], directory: str
 ) -> None:
     """A SavedModel by ExportArchive: every other route to the converter loses the weights of a Keras 3 model."""
     import keras

@@ -46,7 +46,7 @@ def by_row(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(np.rint(x / scale[:, None]), -127, 127).astype(np.int8), scale
 
 
-def copied(model: ModelT) -> Any:
+def copied(model: ModelT) -> ModelT:
     """A model whose graphs may be edited; the buffers' bytes are shared."""
     made = copy.copy(model)
     made.buffers = [copy.copy(buffer) for buffer in model.buffers]

@@ -7,12 +7,16 @@ is 0.3-0.6 MB a bucket; shared it is about 36 kB. FlatBuffers allows it: an offs
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flatbuffers
 import numpy as np
 
 from .. import tensor_names
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
 
 IDENTIFIER = b"TFL3"
 ALIGNMENT = 16  # of weights, as the schema's force_align says; Python's generated code forgets it
@@ -24,7 +28,7 @@ TensorT = Any
 SMALLEST_PREFIX = 4096  # bytes; below that a copy costs less than an operator
 
 
-def schema() -> Any:
+def schema() -> "ModuleType":
     """The TFLite schema's generated classes, from ai-edge-litert."""
     from ai_edge_litert import schema_py_generated
 

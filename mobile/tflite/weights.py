@@ -8,7 +8,6 @@ runs (dynamic range quantization); an embedding table gets one scale per row.
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -78,7 +77,7 @@ def values(model: ModelT, weight: Weight) -> np.ndarray:
     return np.frombuffer(model.buffers[weight.buffer].data.tobytes(), "<f4").reshape(shape[0], -1)
 
 
-def lower(model: ModelT, weights: Iterable[Weight], coded: Mapping[int, Coded] = MappingProxyType({})) -> Any:
+def lower(model: ModelT, weights: Iterable[Weight], coded: Mapping[int, Coded] = MappingProxyType({})) -> ModelT:
     """A copy of a float file's ModelT with these of its weights (of `find`) in int8.
 
     Args:

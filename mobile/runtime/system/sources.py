@@ -11,7 +11,7 @@ from kerasbert.errors import InputError
 CHUNK = 1 << 20
 
 
-def located(source: Any) -> tuple[Path, Callable[[], None]]:
+def located(source: object) -> tuple[Path, Callable[[], None]]:
     """A path under which a file can be mapped, and what gives it back.
 
     Args:

@@ -1,7 +1,7 @@
 """A text is written: what reads the source runs once, then a step for each token (`answers.beam_search` says which)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from kerasbert.export.bundle import LOGITS, Bundle
 from kerasbert.inputs import Row
 from kerasbert.text.base import Tokenizer
 from .programs import Programs
+
+if TYPE_CHECKING:
+    from kerasbert.answers.generation import GenerationKind
+
 
 State = dict[str, Any]
 
@@ -35,7 +39,7 @@ class Writer:
         self.inputs: dict[int, State] = {}  # places -> the inputs of a step beside its state
         self.blank: dict[int, State] = {}  # places -> a state of zeros
 
-    def asked(self, options: Mapping[str, Any]) -> Any:
+    def asked(self, options: Mapping[str, object]) -> Any:
         """The kind with the options of a call.
 
         Raises:
@@ -58,7 +62,12 @@ class Writer:
         return kind
 
     def write(
-        self, row: Row, arrays: dict[str, np.ndarray], length: int, number: int = 0, kind: Any = None
+        self,
+        row: Row,
+        arrays: dict[str, np.ndarray],
+        length: int,
+        number: int = 0,
+        kind: Any = None,
     ) -> np.ndarray:
         """What is written for a row: [score, ids] of each text, float32 [N * (1 + T)], padded with the end.
 
@@ -74,7 +83,7 @@ class Writer:
         return np.array(padded, np.float32).ravel()
 
     def grow(
-        self, row: Row, arrays: dict[str, np.ndarray], length: int, kind: Any
+        self, row: Row, arrays: dict[str, np.ndarray], length: int, kind: "GenerationKind"
     ) -> Iterator[tuple[list[int], float]]:
         """The ids and the score of one text, after each token.
 
@@ -86,7 +95,7 @@ class Writer:
                 raise InputError(f"{name} is {count}, expected 1: a text is known at its end alone then (generate)")
         return self._grow(row, arrays, length, kind)
 
-    def _grow(self, row: Row, arrays: dict[str, np.ndarray], length: int, kind: Any) -> Iterator[Any]:
+    def _grow(self, row: Row, arrays: dict[str, np.ndarray], length: int, kind: "GenerationKind") -> Iterator[Any]:
         end = self.tokenizer.sep_id
         with _Text(self, row, arrays, length) as text:
             for ((ids, score),) in growing(text, text.prompt, kind.decoding, end_id=end):
@@ -131,7 +140,7 @@ class _Text:
     def __enter__(self) -> "_Text":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self._release()
         if self.read:
             self.programs.done(self.name, self.read)

@@ -37,7 +37,7 @@ class Buffers:
         self.model = None
         self.idle.clear()
 
-    def run(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, name: str, given: Mapping[str, object]) -> dict[str, Any]:
         """What a signature gives: name -> what `given` may hold, and `read` reads.
 
         Args:
@@ -96,7 +96,7 @@ class Arrays:
     def __init__(self, model: Any) -> None:
         self.model, self.runners = model, {}
 
-    def run(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, name: str, given: Mapping[str, object]) -> dict[str, Any]:
         """As `Buffers.run`."""
         if name not in self.runners:
             runner = self.model.get_signature_runner(name)
@@ -180,7 +180,7 @@ def _sides(model: Any, signature: Signature, path: Path) -> tuple[Tensors, Tenso
     return sides[0], sides[1]
 
 
-def _same(path: Path, name: str, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def _same(path: Path, name: str, found: Mapping[str, object], wanted: Mapping[str, object]) -> None:
     if found != wanted:
         part = min(key for key in {**found, **wanted} if found.get(key) != wanted.get(key))
         raise _wrong(path, name, part, found.get(part, "absent"), wanted.get(part, "absent"))

@@ -4,12 +4,16 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from kerasbert.answers.generation import Generation, text_of
 from kerasbert.inputs import Row
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
+
 
 UNFINISHED = "\ufffd"  # what the beginning of a character is decoded to
 
@@ -75,7 +79,7 @@ class Score:
         return math.exp(-self.score / len(self.log_probabilities))
 
 
-def scored(tokenizer: Any, ids: list[int], logits: Iterator[np.ndarray], truncated: bool) -> Score:
+def scored(tokenizer: "Tokenizer", ids: list[int], logits: Iterator[np.ndarray], truncated: bool) -> Score:
     """The Score of ids, of which `logits` [V] stand in front of each but the first."""
     found = []
     for each, token in zip(logits, ids[1:]):
