@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from kerasbert.answers.beam_search import bits, key, search, searched
+from kerasbert.answers.beam_search import _most, bits, key, search, searched
 from kerasbert.answers.decoding import Decoding
 
 END = 0
@@ -76,3 +76,13 @@ def test_drawn_texts_depend_on_seed_row_and_number_alone():
         path = [1, *ids]
         chances = [np.exp(FOLLOWS[a][b]) / np.exp(FOLLOWS[a]).sum() for a, b in itertools.pairwise(path)]
         assert np.exp(score) == pytest.approx(np.prod(chances), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("early_stopping", "penalty", "most"),
+    [(False, 2.0, 9.0), ("never", 2.0, 64.0), ("never", -1.0, 1 / 3), (False, -1.0, 1 / 3), ("never", 0.0, 1.0)],
+)
+def test_what_an_unfinished_text_may_become_at_best(early_stopping, penalty, most):
+    """Its score is over a length to the penalty: the longest one where "never" waits for it and longer is better."""
+    decoding = Decoding(max_new_tokens=8, beams=2, early_stopping=early_stopping, length_penalty=penalty)
+    assert _most(decoding, 2) == pytest.approx(most)

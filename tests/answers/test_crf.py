@@ -38,6 +38,16 @@ def test_best_paths_and_marginals_equal_all_sequences(seed):
     assert (ties > 1) == bool(whole)
 
 
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_loss_is_of_one_path_among_all(count):
+    draw = np.random.default_rng(count)
+    emissions, table = draw.normal(size=(count, 3)), draw.normal(size=(5, 3))
+    weights = {y: np.exp(score(emissions, y, table)) for y in itertools.product(range(3), repeat=count)}
+    for y, weight in weights.items():
+        assert crf.nats(emissions, np.array(y), table) == pytest.approx(-np.log(weight / sum(weights.values())))
+    assert crf.nats(emissions[:0], np.zeros(0, int), table) == 0
+
+
 def _with(table, *arrays):
     return best_paths(*arrays, table)
 

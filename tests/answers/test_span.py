@@ -142,6 +142,13 @@ def test_equal_scores_give_the_first_span():
     assert (one.start, one.end) == (0, 1)
 
 
+def test_what_a_file_is_judged_by_are_the_log_probabilities_of_its_rows():
+    rows = [np.log(np.array([[1.0, 2.0], [3.0, 2.0]])), np.log(np.array([[1.0, 1.0], [1.0, 1.0], [2.0, 6.0]]))]
+    shares = np.array([[1 / 4, 1 / 2], [3 / 4, 1 / 2], [1 / 4, 1 / 8], [1 / 4, 1 / 8], [1 / 2, 3 / 4]])
+    np.testing.assert_allclose(np.exp(KIND.signal(rows)), shares)
+    assert KIND.signal([]).shape == (0, 2)
+
+
 def test_agreement_is_the_overlap_of_the_answers():
     rows, owners = [], []
     for i, context in enumerate(["a b c", "d e f g", ""]):

@@ -72,6 +72,16 @@ def test_with_a_loss_each_text_is_a_row_and_else_a_pair_is_one():
     assert list(pair.values["segment_ids"]) == [0, 0, 0, 1, 1]
 
 
+def test_negatives_stand_behind_the_positive_in_the_order_of_their_columns():
+    kind, names = KIND.configured({"loss": "ranking"}), ("anchor", "positive")
+    row = {"negative_10": "d", "anchor": "a", "negatives": ["e", "f"], "negative_2": "c", "positive": "p", "note": "n"}
+    assert kind.joined(names, row) == {**row, "positive": ["p", "e", "f", "c", "d"]}
+    assert kind.joined(names, {**row, "positive": ["p", "q"]})["positive"][:3] == ["p", "q", "e"]
+    plain = {"anchor": "a", "positive": "p", "negative note": "n"}
+    assert kind.joined(names, plain) is plain
+    assert KIND.joined(names, row) is row  # no loss ranks
+
+
 def test_cosines_decoding_and_lines():
     np.testing.assert_allclose(cosines(np.array([[3.0, 4], [0, 0]]), np.array([4.0, 3])), [0.96, 0])
     answer = KIND.decode((), [inputs.row((), (), True)], [np.array([1.0, 2])], ())

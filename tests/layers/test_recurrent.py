@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from kerasbert.layers import backend
 from kerasbert.layers.recurrent import GRU, LSTM, ResetBeforeGRU, recur, reversed_rows
+from kerasbert.layers.recurrent_encoder import with_bias, with_one
 
 MASK = np.array([[1] * 7, [1] * 4 + [0] * 3, [1] + [0] * 6])
 KINDS = {
@@ -275,3 +276,21 @@ def test_a_cell_of_ones_own():
     y, (state,) = recur(lambda x, product, state: (x + state[0],), x, tf.zeros((2, 2)), (tf.zeros((1, 2)),))
     np.testing.assert_array_equal(y[:, 0], [[0, 1], [2, 4], [6, 9]])
     np.testing.assert_array_equal(state, [[6, 9]])
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 3), (2, 4, 3)])
+def test_a_bias_as_one_column_more(shape):
+    """A softmax that samples rows of the table multiplies [x, 1] with [row, bias]."""
+    x, table, bias = (
+        np.arange(1.0, 1 + math.prod(shape)).reshape(shape),
+        np.arange(15.0).reshape(5, 3),
+        np.arange(5.0) / 7,
+    )
+    longer, rows = (
+        with_one(x.astype("float32")).numpy(),
+        with_bias(table.astype("float32"), bias.astype("float32")).numpy(),
+    )
+    assert longer.shape == (*shape[:-1], 4)
+    assert rows.shape == (5, 4)
+    np.testing.assert_array_equal(longer, np.concatenate([x, np.ones((*shape[:-1], 1))], -1))
+    np.testing.assert_allclose(longer @ rows.T, x @ table.T + bias, rtol=1e-6)

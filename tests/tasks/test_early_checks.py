@@ -34,6 +34,21 @@ def test_the_least_numbers():
             early_checks.check_dims(dims)
 
 
+def test_the_numbers_of_a_static_embedding(tmp_path):
+    for dims, sif in ((0, 0), (1, 1e-4), (256, 0.5)):
+        early_checks.check_static(dims, sif)
+    folder = model(tmp_path, spec={"hidden": 8, "attention": {"heads": 2}})
+    early_checks.check_static(8, 0, folder)
+    with pytest.raises(InputError, match="dims is 9, and a vector of this model has 8 numbers"):
+        early_checks.check_static(9, 0, folder)
+    for sif in (-1e-9, -1, 1, 1.0, 2, float("nan"), True, False, "0.1", None):
+        with pytest.raises(InputError, match="sif must be a number from 0 to below 1, such as 1e-4.*Received: "):
+            early_checks.check_static(0, sif)
+    for dims in (-1, 2.0, True, None, "3"):
+        with pytest.raises(InputError, match="dims must be a whole number, 0 for all of the encoder. Received: "):
+            early_checks.check_static(dims, 0)
+
+
 def model(folder, **content):
     (folder / "model.json").write_text(
         json.dumps({"format": 1, "family": "bert", "name": "bert/tiny", "spec": {}} | content)

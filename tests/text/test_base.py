@@ -36,6 +36,37 @@ def test_added_tokens_stand_among_pieces(text, pieces, spans):
     assert TOKENS.encode(text.encode()) == found.ids
 
 
+def test_tokens_that_are_not_normalised_leave_the_rest_its_places():
+    tokenizer = WordPiece([*PIECES, "[E1]"], added=ADDED[:1])
+    found = tokenizer.tokenize("the [E1] cats[E1]")
+    assert found.pieces == ["the", "[E1]", "cat", "##s", "[E1]"]
+    assert list(zip(found.starts, found.ends)) == [(0, 3), (4, 8), (9, 12), (12, 13), (13, 17)]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("new york cat", [(" cat", False)]),
+        ("the new york cat", [("the ", True), (" cat", False)]),
+        ("[E1]the new york", [("the ", False)]),
+        ("the [E1]new york cat", [("the ", True), (" cat", False)]),
+        (" the", [(" the", True)]),
+        ("[E1]", []),
+    ],
+)
+def test_what_stands_first_is_told_that_it_does(text, told):
+    """A tokenizer that puts a blank before a text does so before its first part alone."""
+    seen = []
+
+    class Noted(WordPiece):
+        def tokenize_form(self, form, first):
+            seen.append((form, first))
+            return super().tokenize_form(form, first)
+
+    Noted(TOKENS.vocabulary, added=ADDED).tokenize(text)
+    assert seen == told
+
+
 def test_invalid_bytes_are_a_replacement_character():
     assert TOKENS.encode(b"cat \xff cat") == TOKENS.encode("cat \ufffd cat")
     assert TOKENS.to_text(b"\xff") == "\ufffd"

@@ -90,6 +90,29 @@ def test_a_special_token_typed_by_a_user_is_text():
     assert (TOKENIZER.pad_id, TOKENIZER.mask_id, TOKENIZER.cls_id) == (1, ID["<mask>"], 0)
 
 
+def test_pieces_of_whole_characters_have_a_text():
+    assert [TOKENIZER.whole(piece) for piece in ("Ġlow", "Ã©", "a", "")] == [" low", "é", "a", ""]
+    # half of a character, and what stands for no bytes
+    assert [TOKENIZER.whole(piece) for piece in ("Ã", "a b", "low日", "<mask>é日")] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "begin", "end", "span"),
+    [
+        ("a   <m> b", 1, 7, (4, 7)),
+        ("a<m>   b", 1, 7, (1, 4)),
+        ("a \t<m>\n b", 1, 8, (3, 6)),
+        ("a<m>b", 1, 4, (1, 4)),
+        (" <m>", 0, 4, (1, 4)),
+        ("  ", 0, 2, (2, 2)),
+    ],
+)
+def test_an_added_token_stands_without_the_blanks_that_it_took_in(text, begin, end, span):
+    assert TOKENIZER.span(text, begin, end) == ([span[0]], [span[1]])
+    first = 0 if text == " <m>" else span[0]  # a single blank in front may be one that the tokenizer put there itself
+    assert small_bpe(True).span(text, begin, end) == ([first], [span[1]])
+
+
 def test_decode_is_the_inverse():
     for text in generate(60, seed=4):
         assert TOKENIZER.decode(TOKENIZER.pack(text)[0]) == text

@@ -30,6 +30,19 @@ def test_pack_equals_pure_python(length):
             assert packed["padding_mask"][row].numpy().tolist() == [1] * len(token_ids) + padding
 
 
+@pytest.mark.parametrize("length", [4, 7, 30])
+def test_rows_that_lost_tokens_are_told(length):
+    counts = [0, 1, 2, 3, 4, 5, 9]
+    pairs = [("a " * a, "un " * b) for a, b in itertools.product(counts, counts)]
+    for count in (1, 2):
+        texts = [[pair[i] for pair in pairs] for i in range(count)]
+        packed, lost = GRAPH.cut_to(*texts, length=length)
+        assert lost.numpy().tolist() == [len(TOKENIZER.pack(*pair[:count])[0]) > length for pair in pairs]
+        assert packed["padding_mask"].numpy().sum(1).tolist() == [
+            len(TOKENIZER.pack(*pair[:count], length=length)[0]) for pair in pairs
+        ]
+
+
 def test_pack_pads_with_the_vocabularys_own_id():
     tokenizer = WordPiece(["a", *SPECIALS])
     assert graph_tokenizer(tokenizer).pack(["a"], length=5)["token_ids"].numpy().tolist() == [[3, 0, 4, 1, 1]]

@@ -138,6 +138,21 @@ def test_templates_of_the_other_kinds(make, tmp_path):
             {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}], "pair": []},
             r"special_tokens of post_processor has no ids for '\[CLS\]'",
         ),
+        *(
+            (
+                {
+                    "type": "TemplateProcessing",
+                    "single": [
+                        {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+                        {"Sequence": {"id": "A", "type_id": 0}},
+                    ],
+                    "pair": [],
+                    "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": ids, "tokens": ["[CLS]"]}},
+                },
+                r"special_tokens of post_processor has no ids for '\[CLS\]'",
+            )
+            for ids in ([], ["2"], [2, True], "2", None)
+        ),
         (
             {
                 "type": "Sequence",

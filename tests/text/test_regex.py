@@ -61,6 +61,10 @@ def test_files_are_mediapipes_lines(tmp_path):
         "<PAD> 0\n<START>\n": r"vocab.txt, line 2: '<START>' is not a word",
         "<PAD> 0\n<START> 1\n<UNKNOWN> 3\n": r"3 ids up to 3, expected each from 0 on once",
         "<PAD> 0\n<START> 1\na 2\n": r"has no <UNKNOWN>",
+        **{
+            f"<PAD> 0\n<START> {spelled}\n": f"vocab.txt, line 2: '<START> {spelled}' is not a word, a blank and an id"
+            for spelled in ("one", "-1", "1.0", "\N{ARABIC-INDIC DIGIT ONE}", "\N{SUPERSCRIPT ONE}", "1" * 10, "0")
+        },
     }.items():
         (tmp_path / "vocab.txt").write_text(content)
         with pytest.raises(InputError, match=message):

@@ -228,6 +228,15 @@ def test_pieces_at_spaces_are_as_long_as_they_may_be(size):
     pieces = at_spaces(text, size)
     assert all(len(piece) <= size for piece in pieces)
     assert " ".join(pieces).split() == text.split()
+    start = 0
+    for piece, following in itertools.pairwise(pieces):
+        end = text.index(piece, start) + len(piece)
+        word = following.split()[0]
+        assert text.index(word, end) + len(word) - start > size
+        start = end + 1
+    for blank in (" ", "\t"):  # it may be the one behind the last byte, and no later one
+        assert at_spaces(f"a bc{blank}de", 4) == ["a bc", "de"]
+        assert at_spaces(f"abc{blank}d e", 2) == ["ab", "c", "d", "e"]
     assert at_spaces("abcd efgh", 9) == ["abcd efgh"]
     assert at_spaces("abcd efgh", 8) == ["abcd", "efgh"]
     assert at_spaces("éé éé", 9) == ["éé éé"]
