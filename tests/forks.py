@@ -5,6 +5,7 @@ What needs a process of its own begins in it after a tenth of a second and not a
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -116,11 +117,14 @@ def prepare() -> None:
     """Import what the children use; no operation of TensorFlow, which starts threads and fixes the devices."""
     from kerasbert import registry
 
+    gc.disable()
     for table in (registry.families(), registry.objectives(), registry.tasks()):
         dict(table)  # imports what fills it
     for name in PREPARED:
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
+    gc.freeze()  # the children share what was imported
+    gc.enable()
 
 
 def run(argv: list[str]) -> None:

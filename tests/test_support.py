@@ -1,5 +1,6 @@
 """What tests share: forks end as processes do, and what is made once is made once."""
 
+import gc
 import signal
 import time
 
@@ -28,6 +29,14 @@ sys.exit(3)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "KeyError: 'x'")
     with pytest.raises(AssertionError, match="ended with 2"):
         forked("-m", "kerasbert.cli", "shwo")
+
+
+def test_what_was_imported_is_not_looked_at_by_the_garbage_collector():
+    """Nor in a fork, where that would copy it."""
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 10_000
+    code = "import gc; print(gc.isenabled(), gc.get_freeze_count() > 100_000)"
+    assert forked("-c", code).stdout == "True True\n"
 
 
 def test_a_fork_is_sent_signals():
