@@ -160,7 +160,7 @@ class Subject:
         if not self.pretrained:
             inputs = self.inputs(BATCH, LENGTH) | {"row": np.arange(BATCH, dtype="int32")}
             return {name: tf.convert_to_tensor(value) for name, value in inputs.items()}
-        features = next(iter(self.records().dataset(BATCH, seed=0)))
+        features = world.first_batch(self.records().directory, BATCH)
         return {name: tf.convert_to_tensor(value) for name, value in program.prepare(features).items()}
 
     def inputs(self, rows: int = 3, length: int = 9, seed: int = 0) -> dict:

@@ -14,6 +14,7 @@ from kerasbert import cli
 from kerasbert.checkpoints import save_model
 from kerasbert.cli.lines import arriving
 from kerasbert.data.reading import Stream
+from kerasbert.testing.battery import eagerly
 from tests import tiny
 from tests.support import ROOT
 
@@ -22,13 +23,14 @@ TEXTS = ["the good cat", "a bad dog", "", "happy, new film"]
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    """Run a command; with `stdin` its standard input."""
+    """Run a command, without graphs; with `stdin` its standard input."""
 
     def go(*arguments, stdin=None, status=0):
         if stdin is not None:
             monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
         try:
-            found = cli.main([str(argument) for argument in arguments])
+            with eagerly():
+                found = cli.main([str(argument) for argument in arguments])
         except SystemExit as leave:
             found = leave.code
         captured = capsys.readouterr()
