@@ -3,6 +3,7 @@
 Sources: sentencepiece_model.proto and normalizer.cc of google/sentencepiece; the unit layout of darts-clone.
 """
 
+import functools
 import struct
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -191,10 +192,18 @@ def folded(
     Args:
         blanks: characters that are blanks wherever the model's own rules give them, as a split at white space takes them.
     """
-    charsmap = Charsmap(model.charsmap)
+    return model._replace(charsmap=_folded(model.charsmap, lowercase, strip_accents, tuple(replaced.items()), blanks))
+
+
+@functools.lru_cache(maxsize=8)  # a second; nearly all models have one of two maps
+def _folded(
+    data: bytes, lowercase: bool, strip_accents: bool, replaced: tuple[tuple[str, str], ...], blanks: str
+) -> bytes:
+    """The character map of `folded`."""
+    charsmap, others = Charsmap(data), dict(replaced)
 
     def before(text: str) -> str:
-        return preprocessed(text, lowercase, strip_accents, replaced)
+        return preprocessed(text, lowercase, strip_accents, others)
 
     def after(text: str) -> str:
         parts, at = [], 0
@@ -216,5 +225,5 @@ def folded(
                 rules[character] = result
     if lowercase:
         rules |= {chr(code): after(chr(code + 32)) for code in range(ord("A"), ord("Z") + 1)}
-    rules |= {string: after(before(string)) for string in (*blanks, *replaced)}
-    return model._replace(charsmap=compile_charsmap(rules))
+    rules |= {string: after(before(string)) for string in (*blanks, *others)}
+    return compile_charsmap(rules)

@@ -18,6 +18,7 @@ from kerasbert.text.sentencepiece import (
     UNKNOWN,
     USER_DEFINED,
     Model,
+    folded,
     preprocessed,
     read_model,
     write_model,
@@ -142,6 +143,16 @@ def test_the_model_file_round_trip():
     assert again == TOKENIZER.model
     processor = sentencepiece.SentencePieceProcessor(model_proto=write_model(TOKENIZER.model))
     assert processor.encode("lower low") == TOKENIZER.encode("lower low")
+
+
+def test_a_map_is_folded_once_and_for_each_setting_anew():
+    """Which takes a second of the map that nearly all models have."""
+    both = (False, True)
+    found = [folded(model(charsmap=RULES), lower, accents).charsmap for lower in both for accents in both]
+    assert len(set(found)) == 4
+    assert folded(model(charsmap=RULES), True, True).charsmap is found[-1]
+    assert folded(model(charsmap=RULES), True, True, {"x": "y"}).charsmap != found[-1]
+    assert Charsmap(found[-1]).longest("X", 0) == (1, "a  ")
 
 
 def test_character_maps():
