@@ -139,6 +139,7 @@ def folder(tmp_path_factory):
     return once(tmp_path_factory, "kbert", trained)[0]
 
 
+@eagerly()
 def test_a_bert_becomes_kbert_and_keeps_its_graph(folder, capsys):
     from kerasbert.cli import main
 

@@ -6,6 +6,7 @@ import pytest
 import kerasbert as kb
 from kerasbert import answers, inputs
 from kerasbert.cli import main
+from kerasbert.testing.battery import eagerly
 from kerasbert.text.bpe import ALPHABET, BytePairEncoding
 from tests import tiny
 
@@ -81,6 +82,7 @@ def test_what_cannot_be_filled_in(text, length, message):
         rows(text, length)
 
 
+@eagerly()
 def test_a_pretrained_run_fills_masks(pretrained, capsys):
     texts = ["the [MASK] sees", "a [MASK] is [MASK] " + "very " * 60 + "<mask>"]
     one, other = kb.fill_mask(pretrained, texts, top=3)

@@ -7,6 +7,7 @@ import kerasbert as kb
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.model import TaskModel
+from kerasbert.testing.battery import eagerly
 from tests import tiny
 
 
@@ -20,6 +21,7 @@ def encoder():
     return encoder
 
 
+@eagerly()
 def test_a_prompt_stands_before_each_text(encoder, capsys):
     prompts = {"prompts": {"q": "the cat ", "d": "old "}, "prompt_name": "q"}
     plain = TaskModel(encoder, Task("v", "vector", options={"pooling": "max", "normalize": True}))
@@ -60,6 +62,7 @@ def test_a_prompt_stands_before_each_text(encoder, capsys):
         kind.check_target("mediapipe")
 
 
+@eagerly()
 def test_a_prompt_may_be_left_out_of_the_pooling(encoder):
     texts, prompts = ["the cat", "river", ""], {"q": "the film ", "d": "old "}
     for pooling in ("first", "last+mean+weighted_mean"):
@@ -117,6 +120,7 @@ def test_a_saved_model_takes_the_name_of_a_prompt(encoder, tmp_path):
     ).read_text("utf-8")
 
 
+@eagerly()
 def test_first_numbers_and_options_of_a_call(encoder):
     model = TaskModel(encoder, Task("v", "vector", options={"pooling": "max"}))
     whole = kb.encode(model, ["the cat", "river"])

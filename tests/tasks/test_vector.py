@@ -20,6 +20,7 @@ from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.tables import in_memory
 from kerasbert.tasks.task import find_task, read_rows
+from kerasbert.testing.battery import eagerly
 from tests import tiny
 from tests.support import shared
 
@@ -184,6 +185,7 @@ def test_similarity_and_search(encoder):
         kb.predict(model, [("a", "b")])
 
 
+@eagerly()
 def test_layers_behind_the_pooling_and_the_first_numbers(encoder, tmp_path):
     dense = [{"width": 12, "activation": "tanh", "bias": True}, {"width": 5, "activation": "", "bias": False}]
     task = Task("v", "vector", options={"pooling": "first+mean", "dense": dense})

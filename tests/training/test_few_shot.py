@@ -6,6 +6,7 @@ import pytest
 import kerasbert as kb
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Rows
+from kerasbert.testing.battery import eagerly
 from kerasbert.training.config import FinetuneConfig, TasksConfig
 from kerasbert.training.early import declared
 from tests import tiny
@@ -90,6 +91,7 @@ def test_a_head_reads_the_pooling_that_its_task_names():
         TaskModel(encoder, task.optioned({"pooling": "middle"}))
 
 
+@eagerly()
 def test_a_head_of_vectors_made_once_learns_what_it_learns_with_the_encoder_in_each_update(tmp_path, monkeypatch):
     from kerasbert.tasks.task import find_task
     from kerasbert.training.few_shot import Head
