@@ -138,6 +138,7 @@ def test_entries_come_in_the_order_in_which_they_were_added():
     assert list(table) == names
 
 
+@pytest.mark.slow
 def test_a_family_that_is_asked_for_by_its_name_is_imported_alone():
     """All of them come in the order of the index, whichever was first, and a plug-in cannot take the name of one of ours."""
     code = """

@@ -53,7 +53,7 @@ def gradients(form, sizes, keys=(1, 2)):
     return [total, *tape.gradient(total, [a, b, *weights])]
 
 
-@pytest.mark.parametrize("compiled", [None, False, True])
+@pytest.mark.parametrize("compiled", [None, False, pytest.param(True, marks=pytest.mark.slow)])
 def test_gradients_with_dropout_are_the_plain_ones(compiled):
     plain = gradients(reversible_plainly, [0] * 4)
     ours = gradients

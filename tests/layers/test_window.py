@@ -67,7 +67,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("case", "fused"), [*itertools.product(CASES, [False]), ("more", True), ("marked", True)])
+FUSED = [("more", True), pytest.param("marked", True, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("case", "fused"), [*itertools.product(CASES, [False]), *FUSED])
 def test_the_banded_form_is_the_mask_form_gradients_too(case, fused):
     told = {name: ops.convert_to_tensor(v) if isinstance(v, np.ndarray) else v for name, v in CASES[case].items()}
     layer, x = made(6), tf.convert_to_tensor(states())

@@ -100,13 +100,21 @@ def test_a_file_that_disagrees_is_not_written(run, float_file, tmp_path, monkeyp
         assert not list(tmp_path.iterdir())
 
 
-def test_labels_of_data_give_accuracies(run, tmp_path):
+@pytest.fixture(scope="module")
+def half_file(run, tmp_path_factory):
+    """(path, report) of an fp16 file of two lengths that was judged by labelled rows."""
     from kerasbert.mobile import compress
     from kerasbert.tasks.predict import predict
 
+    folder = tmp_path_factory.mktemp("half")
     rows = [f"{text}\t{answer.label}" for text, answer in zip(TEXTS[:5], predict(run, TEXTS[:5]))]
-    (tmp_path / "dev.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n")
-    report = compress(run, "fp16", tmp_path / "x.tflite", lengths=[24], data=tmp_path / "dev.tsv")
+    (folder / "dev.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n")
+    path = folder / "x.tflite"
+    return path, compress(run, "fp16", path, lengths=[8, 24], data=folder / "dev.tsv")
+
+
+def test_labels_of_data_give_accuracies(half_file):
+    _, report = half_file
     assert report["accuracy"] == {"keras": 1.0, "tflite": 1.0}
     assert report["texts"] == 5
 
@@ -140,13 +148,11 @@ def test_positions_of_roberta_begin_at_two(tmp_path):
     assert report["cut"] == 1  # all 24 places were used, and equal Keras's, or nothing is written
 
 
-def test_no_length_of_a_half_precision_file_has_tables_or_matrices_in_float32(run, tmp_path):
+def test_no_length_of_a_half_precision_file_has_tables_or_matrices_in_float32(half_file):
     """Each was 46 MB of MiniLM's; every piece of a graph begins with what it can compute, which went to the next as tensors."""
-    from kerasbert.mobile import compress
     from kerasbert.mobile.tflite import repack
 
-    compress(run, "fp16", tmp_path / "x.tflite", lengths=[8, 24], texts=TEXTS)
-    model, s = repack.read((tmp_path / "x.tflite").read_bytes()), repack.schema()
+    model, s = repack.read(half_file[0].read_bytes()), repack.schema()
     for graph in model.subgraphs:
         length = int(graph.tensors[graph.inputs[0]].shape[1])
         codes = [model.operatorCodes[operator.opcodeIndex].builtinCode for operator in graph.operators]

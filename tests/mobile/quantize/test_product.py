@@ -137,7 +137,12 @@ def test_codes_make_an_int8_file_smaller_and_count_calibration(wide_run, tmp_pat
         ("fp16", {"embedding_codes": 4}, "embedding_codes is given with fp16, expected with dynamic_int8 or int8_emb"),
         ("static_int8", {"embedding_codes": 4}, "embedding_codes is given with static_int8"),
         ("dynamic_int8", {"embedding_codes": 4, "max_drop": 1.0}, "embedding_codes is given with max_drop"),
-        ("dynamic_int8", {"embedding_codes": 0}, "embedding_codes is 0, expected at least 1 and fewer than .* wide"),
+        pytest.param(
+            "dynamic_int8",
+            {"embedding_codes": 0},
+            "embedding_codes is 0, expected at least 1 and fewer than .* wide",
+            marks=pytest.mark.slow,  # found where 16 is, after the conversion
+        ),
         ("dynamic_int8", {"embedding_codes": 16}, r"embedding_codes is 16, expected .* wide \(16\)"),
         ("dynamic_int8", {"embedding_codes": 15}, "with which no table of .* rows becomes smaller"),
         ("dynamic_int8", {"calibration": TEXTS}, "calibration is given with dynamic_int8"),
