@@ -160,7 +160,9 @@ class GenerationKind(Kind):
         if blank(source):
             raise InputError("a source is empty, expected a text to write from")
         prompt = self._behind if self.masked else self._joined if self.one_row else self._packed
-        return [prompt(tokenizer, self.options["prefix"] + source, target[0] if target else None, length)]
+        row = prompt(tokenizer, self.options["prefix"] + source, target[0] if target else None, length)
+        drawn = {each.name: 0 for each in self.inputs}  # training draws nothing; in a call `prompt` numbers the texts
+        return [dataclasses.replace(row, values={**row.values, **drawn})]
 
     def _packed(self, tokenizer: "Tokenizer", source: str, target: str | None, length: int) -> Row:
         """The row of an encoder; its decoder reads the target with the special tokens around it."""
@@ -260,7 +262,7 @@ class GenerationKind(Kind):
             number: int, of its text in the call.
         """
         about, length = row.about, row.about.prompt or row.length
-        names = (name for name in row.values if name not in (WRITTEN.name, PLACE.name))
+        names = (name for name in row.values if name not in (WRITTEN.name, PLACE.name, NUMBER.name))
         values = {name: row.values[name] if name == "padding_mask" else row.values[name][:length] for name in names}
         return Row({**values, NUMBER.name: number}, length, row.truncated, About(about.tokenizer, None, about.prompt))
 

@@ -123,16 +123,19 @@ def test_batches_of_an_encoder_by_hand():
     assert not batch["label_weight"][2].any()
 
 
-@pytest.mark.parametrize("start", ["pad", ""])
-def test_batches_by_hand(start):
-    """What is learnt at a place is the token that follows it, of the target alone."""
-    task = find_task("generation").optioned({"start": start, "target_length": 8, "separator": "."})
-    how, tokenizer = task.how, tiny.tokenizer()
-    encoded = encode_texts(tokenizer, ROWS, 32, kind=how, declared=(*inputs.TEXT[:2], *how.targets_read))
+@pytest.mark.parametrize("options", [{"start": "pad"}, {"start": ""}, {"start": "", "temperature": 0.7}])
+def test_batches_by_hand(options):
+    """What is learnt at a place is the token that follows it, of the target alone; also where a call draws tokens."""
+    task = find_task("generation").optioned({"target_length": 8, "separator": ".", **options})
+    how, tokenizer, start = task.how, tiny.tokenizer(), options["start"]
+    declared = (*inputs.TEXT[:2], *how.answers.inputs, *how.targets_read)
+    encoded = encode_texts(tokenizer, ROWS, 32, kind=how, declared=declared)
     (batch,) = [next(training_batches(encoded, [b for _, b in ROWS], batch=3, longest=32, seed=0, task=task))]
     read = batch["token_ids" if start == "" else WRITTEN.name]
     assert batch["label"].shape == read.shape == batch["label_weight"].shape
     assert len(read) == 3
+    asked = [row.values.get(NUMBER.name) for row in how.prompts(encoded.rows)]
+    assert asked == [*range(len(encoded.rows))]
     for i, row in enumerate(sorted(encoded.rows, key=lambda row: row.length)):
         places = np.flatnonzero(batch["label_weight"][i])
         assert batch["label"][i, places].tolist() == list(row.about.target)
