@@ -12,11 +12,14 @@ from kerasbert.export import signatures
 from kerasbert.inputs import NAMES as INPUT_NAMES
 from kerasbert.inputs import Input, Tensor, used, with_makers
 from kerasbert.layers.backend import serving
+from kerasbert.spec import maybe
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import TaskKind, kind_of
 from kerasbert.tasks.exported_kind import Signature
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.graph import graph_tokenizer
+
+ROWS = {"token_ids": "vocabulary", "segment_ids": "segments"}  # the field of a Spec's embeddings
 
 
 class OwnModel(keras.Model):
@@ -161,7 +164,8 @@ class Graph:
 
     def ids(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Of tokens."""
-        return self.network(signatures.masked(self.taken, signatures.checked(given), self.model.tokenizer.pad_id))
+        pad_id = self.model.tokenizer.pad_id
+        return self.network(signatures.masked(self.taken, signatures.checked(given), pad_id, bounds(self.model)))
 
     def traced(self) -> dict[str, Any]:
         """The concrete function of each signature."""
@@ -192,6 +196,14 @@ class Graph:
             named = {**texts, "prompt_name": tf.TensorSpec([None], tf.string)}
             found["prompted"] = signatures.traced(self.prompted, named)
         return found
+
+
+def bounds(model: keras.Model) -> signatures.Bounds:
+    """What the tables of a model hold; of segments nothing where all tokens have one vector, or none."""
+    known = {name: maybe(model.spec, f"embeddings.{rows}", 0) for name, rows in ROWS.items()}
+    numbers = {name: count for name, count in known.items() if count > 1}
+    positions = predict.positions(model)
+    return signatures.Bounds(numbers, positions and positions - kind_of(model).written_behind)
 
 
 def prompts_of(kind: TaskKind) -> Mapping[str, str]:

@@ -2,12 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from kerasbert.inputs import PAD, Input
 from kerasbert.tasks.base import TaskKind
+from kerasbert.text import graph
 from kerasbert.text.base import Tokenizer
 
 ROWS = 64  # that the graph runs at once, where an input is several
@@ -115,26 +116,45 @@ def counted(reads: Sequence[Input]) -> list[Input]:
     return [each for each in reads if each.name != "padding_mask" and (each.filled_by != "maker" or "W" in each.axes)]
 
 
-def masked(taken: Sequence[Input], inputs: dict[str, tf.Tensor], pad_id: int) -> dict[str, tf.Tensor]:
+class Bounds(NamedTuple):
+    """What the tables of a network hold.
+
+    Args:
+        numbers: input name -> how many numbers it knows, 0, 1, ... tokens: int, most of a row; None without a bound.
+    """
+
+    numbers: Mapping[str, int]
+    tokens: int | None
+
+
+def masked(taken: Sequence[Input], inputs: dict[str, tf.Tensor], pad_id: int, bounds: Bounds) -> dict[str, tf.Tensor]:
     """What a network reads of the first `lengths` [B] tokens of each row: whatever a batcher pads with stands behind them.
+
+    What its tables do not hold is refused: on a GPU it would be read as zeros.
 
     Args:
         taken: of `counted`. inputs: by name, and `lengths`.
     """
-    lengths = inputs["lengths"]
     width = tf.shape(inputs["token_ids"])[1]
-    message = "lengths: the first so many tokens of each row are read, at least 1 and at most those of token_ids"
-    fits = tf.logical_and(lengths >= 1, lengths <= width)
-    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(fits), [message, lengths, width])]):
-        mask = tf.sequence_mask(lengths, width)
-    found = {"padding_mask": tf.cast(mask, tf.int32)}
+    mask, found = graph.counted("lengths", inputs["lengths"], width, "token_ids", least=1), {}
     for each in taken:
         value = inputs[each.name]
         pad = tf.constant(pad_id if each.pad == PAD else each.pad, value.dtype)
         if each.axes in ("BS", "BSW"):
             value = tf.where(mask if each.axes == "BS" else mask[..., None], value, pad)
         found[each.name] = value
-    return found
+    checks = [_within(name, found[name], count) for name, count in bounds.numbers.items() if name in found]
+    if bounds.tokens is not None:
+        message = f"the input token_ids has at most {bounds.tokens} tokens a row. Received"
+        checks.append(tf.debugging.Assert(width <= bounds.tokens, [message, width]))
+    with tf.control_dependencies(checks):
+        return {name: tf.identity(each) for name, each in found.items()} | {"padding_mask": tf.cast(mask, tf.int32)}
+
+
+def _within(name: str, value: tf.Tensor, count: int) -> tf.Operation:
+    fits = tf.reduce_all((value >= 0) & (value < count))
+    message = f"the input {name} holds numbers of 0 to {count - 1}. Received"
+    return tf.debugging.Assert(fits, [message, tf.reduce_min(value), "to", tf.reduce_max(value)])
 
 
 class Choices(tf.Module):

@@ -138,9 +138,11 @@ class ChoiceTask(TaskKind):
         """
         import tensorflow as tf
 
+        from kerasbert.text import graph
+
         choices, counts = strings["choices"], strings["choice_counts"]
         shape = tf.shape(choices)
-        there = tf.sequence_mask(counts, shape[1])
+        there = graph.counted("choice_counts", counts, shape[1], "choices")
         owners = tf.cast(tf.where(there)[:, 0], tf.int32)
         chosen = tf.boolean_mask(choices, there)
         packed, lost = tokenizer.cut_to(tf.gather(strings["context"], owners), chosen, length=length)

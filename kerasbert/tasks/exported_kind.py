@@ -146,6 +146,11 @@ class Exported:
         """What `output` depends on beside the model: a graph is made for each."""
         return ""
 
+    @property
+    def written_behind(self) -> int:
+        """Tokens that it writes in the row that it reads, which leave the row so many fewer."""
+        return 0
+
     def prompts(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Rows of training as rows that are answered."""
         return rows

@@ -195,6 +195,10 @@ class Generation(TaskKind):
     def program(self) -> str:
         return json.dumps(dict(self.options), sort_keys=True)
 
+    @property
+    def written_behind(self) -> int:
+        return self.answers.target_length if self.answers.one_row else 0
+
     def prompts(self, rows) -> Sequence[Row]:
         return [self.answers.prompt(row, i) for i, row in enumerate(rows)]
 

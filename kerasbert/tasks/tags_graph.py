@@ -9,7 +9,7 @@ import tensorflow as tf
 from kerasbert.answers.schemes import OUTSIDE, begins_span, ends_span, has_spans, split_tag
 from kerasbert.answers.tags import TagsKind, room_of, step_of
 from kerasbert.tasks.exported_kind import MOST_ROWS
-from kerasbert.text.graph import first_of
+from kerasbert.text.graph import counted, first_of
 from kerasbert.text.tree_graph import Belongs
 from kerasbert.text.words_graph import Words, cut, decode
 
@@ -71,12 +71,8 @@ def sentences_of(words: Words, codes: tf.RaggedTensor | None = None, edges: Any 
 
 def listed(words: tf.Tensor, lengths: tf.Tensor) -> Sentences:
     """The first `lengths` [B] words of lists [B, W], as `answers.tags.sentence_of` reads a list; others behind them."""
-    width = tf.shape(words)[1]
-    fits = tf.reduce_all((lengths >= 0) & (lengths <= width))
-    message = "lengths: the first so many words of each row are read, at most those of words. Received"
-    with tf.control_dependencies([tf.debugging.Assert(fits, [message, lengths, width])]):
-        words = tf.identity(words)
-    strings = tf.RaggedTensor.from_tensor(words, lengths=tf.cast(lengths, tf.int64))
+    there = counted("lengths", lengths, tf.shape(words)[1], "words")
+    strings = tf.ragged.boolean_mask(words, there)
     flat = decode(strings.flat_values)
     strings = strings.with_flat_values(tf.strings.unicode_encode(flat, "UTF-8"))
     sizes = flat.row_lengths()

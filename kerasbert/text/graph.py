@@ -262,3 +262,18 @@ def first_of(tokens: tf.RaggedTensor, counts: Tensor) -> tf.RaggedTensor:
     position = tf.ragged.range(tokens.row_lengths())
     counts = tf.cast(tf.broadcast_to(counts, [tokens.nrows()]), position.dtype)
     return tf.ragged.boolean_mask(tokens, position < counts[:, None])
+
+
+def counted(name: str, counts: tf.Tensor, width: tf.Tensor, of: str, least: int = 0) -> tf.Tensor:
+    """Which elements of rows count, bool [B, width]: the first `counts` [B] of each, whatever a batcher fills them up with.
+
+    Args:
+        name: str, of the counts. width: an int32 number. of: str, name of the rows.
+
+    Raises:
+        tf.errors.InvalidArgumentError: in the graph, where a count is below `least` or above the width.
+    """
+    message = f"the input {name} says how many of each row of {of} count: {least} to all of them. Received"
+    fits = tf.reduce_all((counts >= least) & (counts <= width))
+    with tf.control_dependencies([tf.debugging.Assert(fits, [message, counts, f"for {of} of", width])]):
+        return tf.sequence_mask(counts, width)

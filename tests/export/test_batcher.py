@@ -123,7 +123,7 @@ def check_ids(serve):
     check(serve, calls)
     for lengths in ([6, 1], [0, 1]):
         wrong = calls[0] | {"lengths": tf.constant(lengths)}
-        assert "at least 1 and at most those of token_ids" in refusal(serve, **wrong)
+        assert "lengths says how many of each row of token_ids count: 1 to all of them" in refusal(serve, **wrong)
 
 
 def check_examples(serve, calls, whole):
@@ -178,7 +178,7 @@ def words_of_callers(model, serve):
         np.testing.assert_allclose(answered["scores"], said.scores, atol=1e-5)
     for wrong in (3, -1):
         message = refusal(serve, words=tf.constant([["a", "b"]]), lengths=tf.constant([wrong]))
-        assert "lengths: the first so many words of each row are read, at most those of words. Received" in message
+        assert "the input lengths says how many of each row of words count: 0 to all of them. Received" in message
 
 
 def n_best_of_each(model, serve, calls, inputs):
@@ -206,6 +206,9 @@ def invalid_bytes(serve):
     assert found["text"].numpy()[0].decode() in ("\ufffd\ufffd a", "\ufffd\ufffd\ufffd b")
     none = serve(context=tf.constant(["a cat"]), choices=choices, choice_counts=tf.constant([0]))
     assert (none["text"].numpy().tolist(), none["scores"].numpy().tolist()) == ([b""], [[0.0, 0.0]])
+    for wrong in (3, -1):
+        message = refusal(serve, context=tf.constant(["a"]), choices=choices, choice_counts=tf.constant([wrong]))
+        assert "the input choice_counts says how many of each row of choices count: 0 to all of them" in message
 
 
 def document(model, given, serve, kind):

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import kerasbert as kb
+from kerasbert import inputs
 from kerasbert.export import graphs, signatures
 from kerasbert.tasks.base import kind_of
 from kerasbert.testing import battery
@@ -68,15 +69,42 @@ def test_answers_as_wide_as_their_rows_are_filled_up():
     np.testing.assert_array_equal(found["deep"][:, :, 0], twice)
 
 
+def test_tokens_that_a_network_does_not_know_are_refused():
+    """What stands behind the first `lengths` of a row is a stranger's, and no matter."""
+    bounds = signatures.Bounds({"token_ids": 9, "segment_ids": 2}, 4)
+    names = ("token_ids", "segment_ids", "lengths")
+    specs = {name: tf.TensorSpec([None] if name == "lengths" else [None, None], tf.int32) for name in names}
+    taken = signatures.counted(inputs.TEXT)
+    serve = signatures.traced(lambda given: signatures.masked(taken, given, 7, bounds), specs)
+
+    def read(*rows):
+        return {name: value.numpy().tolist() for name, value in serve(*map(tf.constant, rows)).items()}
+
+    found = read([[8, -1], [3, 4]], [[1, 5], [0, 0]], [1, 2])
+    assert found == {"token_ids": [[8, 7], [3, 4]], "segment_ids": [[1, 0], [0, 0]], "padding_mask": [[1, 0], [1, 1]]}
+    for rows, message in (
+        (([[9]], [[0]], [1]), r"the input token_ids holds numbers of 0 to 8. Received\] \[9\] \[to\] \[9"),
+        (([[0, -1]], [[0, 0]], [2]), r"the input token_ids holds numbers of 0 to 8. Received\] \[-1\] \[to\] \[0"),
+        (([[0]], [[2]], [1]), "the input segment_ids holds numbers of 0 to 1. Received"),
+        (([[0] * 5], [[0] * 5], [1]), r"the input token_ids has at most 4 tokens a row. Received\] \[5"),
+        (
+            ([[0]], [[0]], [0]),
+            r"lengths says how many of each row of token_ids count: 1 to all of them. Received\] \[0\]",
+        ),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            read(*rows)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["multi_label", *by_hand(["classification", "regression", "vector"])])
 def test_more_rows_than_run_at_once_are_answered_as_predict_answers(kind, tmp_path):
     model = made("bert", kind, battery.tokenizer("wordpiece"), tmp_path)
-    inputs = [*KINDS[kind][2]] * 8
+    texts = [*KINDS[kind][2]] * 8
     if kind == "vector":
-        wanted = [{"values": row.tolist()} for row in kb.encode(model, inputs)]
+        wanted = [{"values": row.tolist()} for row in kb.encode(model, texts)]
     else:
-        wanted = [answer.to_json() for answer in kb.predict(model, inputs)]
+        wanted = [answer.to_json() for answer in kb.predict(model, texts)]
     serve = tf.saved_model.load(str(kb.export(model, tmp_path / "serving"))).signatures["serving_default"]
-    given = signatures.given(kind_of(model), graphs.text_names(model), inputs)
-    check_served(model, wanted, {name: value.numpy() for name, value in serve(**given).items()}, inputs)
+    given = signatures.given(kind_of(model), graphs.text_names(model), texts)
+    check_served(model, wanted, {name: value.numpy() for name, value in serve(**given).items()}, texts)
