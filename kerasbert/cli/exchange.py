@@ -55,12 +55,15 @@ def _export_checkpoint(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
+    from kerasbert.export.server import folders
     from kerasbert.tasks import early_checks
 
     if options.next and options.overwrite:
         raise InputError(
             "--next writes a version that is not there yet, and --overwrite replaces one: take one of them"
         )
+    if options.next:
+        folders.check_base(options.out)
     early_checks.check_length(options.model, options.length)
     early_checks.check_precision(options.model, options.rounding)
     from kerasbert.export.model_card import NEEDS

@@ -1,7 +1,6 @@
 """SavedModels that take text, for TF Serving: the tokenizer is in the graph, the process needs tensorflow_text alone."""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import tensorflow as tf
 from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
 from kerasbert.export import beside, card_requests, graphs, model_card, rounded, signatures
+from kerasbert.export.server import folders
 from kerasbert.storage import files
 from kerasbert.tasks import early_checks, predict
 from kerasbert.tasks.adapted_models import in_bfloat16, merged
@@ -76,9 +76,10 @@ def export(
         InputError: `out` is taken, the model has no tokenizer or no such precision, or the written file answers differently.
     """
     if next_version:
-        out = Path(out) / str(1 + max([0, *(int(each.name) for each in _versions(out))]))
-    files.check_free(out, overwrite, [model] if isinstance(model, str | os.PathLike) else [])
-    model, out = merged(predict.as_model(model)), Path(out)
+        folders.check_base(out)
+    free = files.next_version(out) if next_version else out
+    files.check_free(free, overwrite, [model] if isinstance(model, str | os.PathLike) else [])
+    model = merged(predict.as_model(model))
     if not hasattr(model, "spec"):
         model = graphs.OwnModel(model)
     if model.tokenizer is None:
@@ -89,26 +90,28 @@ def export(
     longest, whole = predict.longest(model, length), model
     model = in_bfloat16(whole) if precision == "bfloat16" else whole
     tell_prompt(model)
+    if next_version:
+        with files.new_version(out) as version:
+            _fill(version.new, model, whole, longest, precision)
+        return Path(out, version.path.name)
     with files.new_directory(out, replace=overwrite) as folder:
-        _write(model, folder, longest)
-        served = tf.saved_model.load(str(folder)).signatures
-        remark = _compare(whole, served, longest, precision)
-        if remark:
-            source.say(remark)
-        beside.write(folder, _warm_up(model, served))
-        given = sorted(served["serving_default"].structured_outputs) if isinstance(model, graphs.OwnModel) else ()
-        names = ", ".join(f"`{name}`" for name in given)
-        asked = card_requests.run(folder, served["serving_default"], _given(model, _probes(model)[:1]))
-        (folder / model_card.FILE).write_text(
-            model_card.card(model, longest, asked, list(served), names, remark), "utf-8"
-        )
-        beside.sums(folder)
-    return out
+        _fill(folder, model, whole, longest, precision)
+    return Path(out)
 
 
-def _versions(base: str | os.PathLike) -> list[Path]:
-    """Folders that TF Serving takes for versions of a model."""
-    return [each for each in Path(base).glob("*") if re.fullmatch("[0-9]+", each.name) and each.is_dir()]
+def _fill(folder: Path, model: Any, whole: Any, longest: int, precision: str) -> None:
+    """Write a SavedModel and what stands beside it, compared with the `whole` model in float32."""
+    _write(model, folder, longest)
+    served = tf.saved_model.load(str(folder)).signatures
+    remark = _compare(whole, served, longest, precision)
+    if remark:
+        source.say(remark)
+    beside.write(folder, _warm_up(model, served))
+    given = sorted(served["serving_default"].structured_outputs) if isinstance(model, graphs.OwnModel) else ()
+    names = ", ".join(f"`{name}`" for name in given)
+    asked = card_requests.run(folder, served["serving_default"], _given(model, _probes(model)[:1]))
+    (folder / model_card.FILE).write_text(model_card.card(model, longest, asked, list(served), names, remark), "utf-8")
+    beside.sums(folder)
 
 
 def _probes(model: "keras.Model") -> list[Any]:

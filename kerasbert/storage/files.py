@@ -5,8 +5,9 @@ import errno
 import hashlib
 import json
 import os
+import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +22,8 @@ __all__ = [
     "make",
     "new_directory",
     "new_file",
+    "new_version",
+    "next_version",
     "sha256",
     "sweep",
     "sync",
@@ -169,20 +172,62 @@ def new_directory(path: str | os.PathLike, replace: bool = False, *, inside: boo
         inside: bool, whether it is a part of a directory of ours: then it bears no mark of its own.
     """
     real = Path(os.path.realpath(path)) if inside else places.check_folder(path, replace)
+
+    def put(new: Aside) -> None:
+        if not inside and replace:
+            places.check_folder(path, replace)  # again: it may have taken hours
+        new.put(replace)
+
+    with _folder(path, real, put, mark=not inside) as new:
+        yield new.new
+
+
+@contextlib.contextmanager
+def new_version(base: str | os.PathLike) -> Iterator[Aside]:
+    """A directory in `base` that appears only when the block ends without an error, named by the number that is next then.
+
+    Of what it gives `new` is where it is written, and `path` is its place, another one where somebody else took that meanwhile.
+    """
+    real = places.check_folder(next_version(base))
+
+    def put(new: Aside) -> None:
+        while True:
+            new.path = next_version(real.parent)
+            try:
+                return new.put()
+            except InputError:
+                if not os.path.lexists(new.path):
+                    raise
+
+    with _folder(base, real, put) as new:
+        yield new
+
+
+def next_version(base: str | os.PathLike) -> Path:
+    """The place of the number after those by which anything in `base` is named."""
+    numbers = [int(each.name) for each in Path(base).glob("*") if re.fullmatch("[0-9]{1,18}", each.name)]
+    return Path(base) / str(1 + max(numbers, default=0))
+
+
+@contextlib.contextmanager
+def _folder(path: str | os.PathLike, real: Path, put: Callable[[Aside], None], mark: bool = True) -> Iterator[Aside]:
+    """A directory beside `real` that `put` gives its name when the block ends without an error.
+
+    Args:
+        path: what an error calls it. mark: bool, whether it bears a mark of ours.
+    """
     new, made = None, list[Path]()
     try:
         with writing(path):
             made = make(real.parent)
             new = Aside(real, folder=True)
-            yield new.new
-            if not inside:
+            yield new
+            if mark:
                 places.mark(new.new)
             for file in sorted(new.new.rglob("*")):
                 sync(file)
             sync(new.new)
-            if not inside and replace:
-                places.check_folder(path, replace)  # again: it may have taken hours
-            new.put(replace)
+            put(new)
             made = []
     finally:
         if new is not None:

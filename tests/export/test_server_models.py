@@ -17,6 +17,7 @@ from kerasbert.export import messages
 from kerasbert.export.messages import message
 from kerasbert.export.server import batching, folders
 from kerasbert.export.server.run import bound
+from kerasbert.storage import files
 from tests.export import served
 from tests.export.served import PREDICT, ask, call, predict_request, row
 
@@ -240,6 +241,14 @@ def test_names_and_folders_of_a_command(folder, tmp_path, monkeypatch):
     ):
         with pytest.raises(InputError, match=said):
             folders.named(given, name)
+    folders.check_base(folder)
+    with pytest.raises(InputError, match=f"{folder / '3'} is a version itself: --next takes .* such as {folder}"):
+        folders.check_base(folder / "3")
+    with files.new_version(folder) as version:  # what is not whole yet is not told of
+        (version.new / "saved_model.pb").touch()
+        assert folders.misnamed(folder, folders.versions(folder)) == []
+        (version.new / "saved_model.pb").unlink()
+    shutil.rmtree(version.path)
 
 
 def test_a_library_that_is_not_installed_is_named_with_its_extra(folder, monkeypatch, capsys):

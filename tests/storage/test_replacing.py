@@ -142,6 +142,25 @@ def test_living_ones_are_left_alone(tmp_path):
     assert sorted(os.listdir(tmp_path)) == [".thesis.new", "out"]
 
 
+def test_the_next_version_is_the_one_that_is_next_when_it_is_whole(tmp_path):
+    """Two that are written at once get a number each; names that are no version's, and a file of a number, are left alone."""
+    base = tmp_path / "base"
+    for name in ("0003", "notes", "v9", "9" * 19):
+        (base / name).mkdir(parents=True)
+    (base / "5").write_text("mine")
+    with files.new_version(base) as one:
+        (one.new / "x.txt").write_text("one")
+        with files.new_version(base) as two:
+            (two.new / "x.txt").write_text("two")
+        assert two.path == base / "6"
+    assert one.path == base / "7"
+    assert [(base / name / "x.txt").read_text() for name in ("6", "7")] == ["two", "one"]
+    with pytest.raises(InputError, match="no room"), files.new_version(base):
+        raise InputError("no room")
+    assert sorted(os.listdir(base)) == ["0003", "5", "6", "7", "9" * 19, "notes", "v9"]
+    assert (base / "5").read_text() == "mine"
+
+
 def test_two_at_once(tmp_path):
     """One wins, the other gets one line; with --overwrite both may, one after the other, and the folder is whole."""
     for replace in (False, True):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kerasbert.errors import InputError
 from kerasbert.export.serve_check import SUMS, differing
+from kerasbert.storage.aside import ASIDE
 
 CARD = "MODEL_CARD.md"
 CHECKED = ("saved_model.pb", "variables/", "assets/", "assets.extra/")  # a card may be edited
@@ -69,6 +70,19 @@ def check(folder: Path) -> None:
         )
 
 
+def check_base(folder: str | os.PathLike) -> None:
+    """Refuse a version of a model where the folder of all its versions is asked for.
+
+    Raises:
+        InputError: a SavedModel lies in it.
+    """
+    if Path(folder, "saved_model.pb").is_file():
+        above = os.path.dirname(os.path.normpath(folder)) or "."
+        raise InputError(
+            f"{folder} is a version itself: --next takes the folder that holds the versions, such as {above}"
+        )
+
+
 def versions(folder: Path) -> dict[int, Path]:
     """Number -> folder of the versions of a model, oldest first; one folder alone is version 1, or what it is called."""
     if (folder / "saved_model.pb").is_file():
@@ -85,8 +99,10 @@ def versions(folder: Path) -> dict[int, Path]:
 
 def misnamed(folder: Path, known: Mapping[int, Path]) -> list[str]:
     """Folders in that of a model which hold a SavedModel and are none of its `known` versions."""
-    inside = () if folder in known.values() or not folder.is_dir() else folder.iterdir()
-    return sorted(each.name for each in inside if each not in known.values() and _holds_model(each))
+    if folder in known.values() or not folder.is_dir():
+        return []
+    inside = (each for each in folder.iterdir() if each not in known.values())
+    return sorted(each.name for each in inside if not ASIDE.fullmatch(each.name) and _holds_model(each))
 
 
 def _holds_model(folder: Path) -> bool:
