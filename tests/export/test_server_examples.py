@@ -185,6 +185,15 @@ def test_requests_of_both_warm_a_server_up(folder, tmp_path):
             ]
     with pytest.raises(ValueError, match=r"warm-up request 3 is refused: .*text \(data type: string\) is required"):
         Loaded(tmp_path / "1")
+    whole = warm.read_bytes()
+    for damaged in (b"\x01" * 100, whole[:-1], whole[:20]):
+        warm.write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"{WARM_UP} is damaged: expected a TFRecord of PredictionLogs"):
+            Loaded(tmp_path / "1")
+    with tf.io.TFRecordWriter(str(warm)) as records:
+        records.write(b"no message")
+    with pytest.raises(ValueError, match=f"{WARM_UP} is damaged: expected a TFRecord of PredictionLogs"):
+        Loaded(tmp_path / "1")
 
 
 def test_rows_of_an_input_are_bytes_in_order():

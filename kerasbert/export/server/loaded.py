@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format
+from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
 from kerasbert.export import messages
@@ -51,8 +52,12 @@ class Loaded:
         """Answer the requests that stand beside it: the first callers do not wait for what TensorFlow prepares."""
         if not path.is_file():
             return
-        for number, record in enumerate(tf.data.TFRecordDataset(str(path)).take(MOST_RECORDS)):
-            log = messages.message("PredictionLog").FromString(record.numpy())
+        try:
+            records = tf.data.TFRecordDataset(str(path)).take(MOST_RECORDS)
+            logs = [messages.message("PredictionLog").FromString(each.numpy()) for each in records]
+        except (tf.errors.DataLossError, DecodeError) as error:
+            raise ValueError(f"{WARM_UP} is damaged: expected a TFRecord of PredictionLogs") from error
+        for number, log in enumerate(logs):
             kind = next((each for each in LOGS if log.HasField(each)), None)
             if kind is None:  # of MultiInference and the like, which are not answered here
                 continue
