@@ -30,7 +30,7 @@ def _encode(options: argparse.Namespace) -> None:
     from kerasbert.tasks import early_checks
 
     early_checks.check_pooling(options.pooling)  # before TensorFlow's import
-    early_checks.check_dims(options.dims)
+    early_checks.check_dims(options.dims, options.model, options.pooling)
     if bool(options.data) != bool(options.out):
         raise InputError("--data FILE and --out VECTORS.npy go together; without them vectors of lines are printed")
     settings = {"pooling": options.pooling, "dims": options.dims, "length": options.length}
@@ -94,7 +94,7 @@ def _source(options: argparse.Namespace, keep_blank: bool = False, **columns: An
 def _index(options: argparse.Namespace) -> None:
     from kerasbert.tasks import early_checks
 
-    early_checks.check_dims(options.dims)
+    early_checks.check_dims(options.dims, options.model)
     places.check_folder(options.out, options.overwrite, [options.data])
     source = _source(options, id_column=options.id_column)
     settings = {"length": options.length, "language": options.language, "prompt_name": options.prompt_name}

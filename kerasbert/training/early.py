@@ -18,17 +18,20 @@ from kerasbert.data.dialects import default_reading
 from kerasbert.data.records import Records
 from kerasbert.data.sources import check_files, check_texts
 from kerasbert.errors import InputError
+from kerasbert.family import check_layers
 from kerasbert.storage import places
 from kerasbert.storage.json_view import Json
 from kerasbert.storage.remote import is_remote
+from kerasbert.tasks import early_checks
 from kerasbert.tasks.early_checks import LARGEST, check_positions
 from kerasbert.tasks.task import Task, find_task, split_files
 from kerasbert.text.knowledge import graph_of
 from kerasbert.training import adversarial, on_task, runs, splits
 from kerasbert.training.config import FinetuneConfig, LabelledConfig
 from kerasbert.training.pretrain_config import PretrainConfig
-from kerasbert.training.strategy import check_strategy, parse
+from kerasbert.training.strategy import check_devices, check_strategy, parse
 
+DROPOUT = ("dropout", "attention.dropout")  # what may change of trained weights
 TASK = "task."  # before the names of options of the task's kind, among the changes
 
 
@@ -69,6 +72,48 @@ def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, 
     return found, changes
 
 
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Refuse changes of the Spec of trained weights."""
+    if wrong := [path for path in changes if path not in DROPOUT and not path.startswith(("lora.", "adapters."))]:
+        raise InputError(
+            f"cannot change {', '.join(wrong)} of trained weights: dropout and attention.dropout may change, lora.* and "
+            "adapters.* may be added"
+        )
+
+
+def check_start(model: str | os.PathLike, task: Task, changes: Mapping[str, Any], config: FinetuneConfig) -> None:
+    """Refuse what a model directory cannot be trained to, by its model.json."""
+    content = read_json(Path(model) / "model.json")
+    _check_spec(model, changes)
+    layers = early_checks.setting_of(model, "blocks.layers")
+    if type(layers) is int:
+        check_layers(config.layers or "last", layers)
+        if config.reinit and config.reinit > layers:
+            raise InputError(f"reinit is {config.reinit}, and {model} has {layers} layers: take fewer")
+    held = content.get("task")
+    held = held if isinstance(held, dict) else {}
+    if config.keep_head and not held:
+        raise InputError("keep_head needs the directory of a fine-tuned model, received another model")
+    if config.keep_head and held.get("kind") != task.kind:
+        raise InputError(
+            f"the head of {model} is for {held.get('kind')}, expected {task.kind}: leave keep_head out to train a new one"
+        )
+    if task.kind == "vector":
+        early_checks.check_vector(model, task.how.started(task, held))
+
+
+def _check_spec(model: str | os.PathLike, changes: Mapping[str, Any]) -> None:
+    """Refuse changes of a Spec that it has not, or a second adaptation."""
+    spec = early_checks.spec_of(model)
+    if spec is not None:
+        specs.derive(spec, changes)
+        if spec != spec.base and (added := [path for path in changes if path not in DROPOUT]):
+            raise InputError(f"{model} is adapted already: leave {', '.join(added)} out to train that further")
+    elif tree := early_checks.tree_of(model):
+        for path in changes:
+            specs.check_path(path, specs.leaves(tree))
+
+
 def check_train(split: splits.Split, data: Any) -> None:
     """Refuse data without training rows."""
     if split.train is None:
@@ -82,8 +127,10 @@ def check_finetune(model: Any, task: str | Task, data: Any, config: FinetuneConf
     Raises:
         InputError: as of `finetune`.
     """
-    found, _ = declared(task, config)
+    found, changes = declared(task, config)
     check_strategy("finetune", config.strategy)
+    check_devices(config.strategy)
+    check_changes(changes)
     if config.graph is not None:
         check_files([config.graph])
         graph_of(config.graph)
@@ -93,6 +140,7 @@ def check_finetune(model: Any, task: str | Task, data: Any, config: FinetuneConf
         source.check_tokenizer(model)
         if source.check(model) == "model":
             check_positions(model, config.length)
+            check_start(model, found, changes, config)
     check_rows(found, data, config, model)
 
 
@@ -118,9 +166,8 @@ def check_further(model: str | os.PathLike, data: Any, settings: Mapping[str, An
     Args:
         settings: of a training, those that were given: strategy, metric, length, teacher, unlabelled, cache.
     """
-    from kerasbert.tasks import early_checks
-
     check_strategy("finetune", settings.get("strategy", "auto"))
+    check_devices(settings.get("strategy", "auto"))
     early_checks.check_numbers(settings.get("length"))
     if settings.get("unlabelled"):
         check_texts(settings["unlabelled"])
@@ -148,6 +195,7 @@ def check_pretrain(model: Any, settings: Mapping[str, Any], changes: Mapping[str
     fields = {name: value for name, value in settings.items() if name not in ("model", "data")}
     config = PretrainConfig(**fields)
     check_strategy(None, config.strategy)
+    check_devices(config.strategy)
     if config.warmup is not None and config.steps is not None and config.warmup > config.steps:
         raise InputError(
             f"warmup {config.warmup} is more than the {config.steps} steps: lower --warmup or raise --steps"

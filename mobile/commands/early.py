@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kerasbert import registry
@@ -16,8 +17,8 @@ from kerasbert.tasks import early_checks
 from kerasbert.tasks.early_checks import check_positions
 from kerasbert.tasks.exported_kind import READERS
 from kerasbert.training import early, recipe
-from kerasbert.training.strategy import check_strategy
-from ..distill.recipes import find_recipe
+from kerasbert.training.strategy import check_devices, check_strategy
+from ..distill.recipes import find_recipe, layer_map, spread
 from ..prune import masks
 from ..quantize.schemes import SCHEMES
 
@@ -61,11 +62,12 @@ def _check_file(settings: Mapping[str, Any]) -> None:
 def check_stages(run: Any, data: Any, stages: Iterable[tuple[str, Mapping[str, Any]]], strategy: str | None) -> None:
     """Refuse what the stages of a plan will refuse of their arguments and files."""
     check_strategy("a plan", strategy or "auto")
+    check_devices(strategy or "auto")
     for name, settings in stages:
         if name == "trim":
             check_texts(list(settings["texts"]))
         elif name == "distill":
-            _check_student(settings["student"])
+            _check_student(settings["student"], run, settings)
         elif name == "heads":
             check_share("heads", settings["share"], run, data)
         elif name == "prune":
@@ -93,26 +95,49 @@ def check_distill(teacher: Any, student: str, data: str, settings: Mapping[str, 
     names = ("recipe", "losses", "temperature", "layers")
     find_recipe(settings.get("recipe", "soft"), *(settings.get(name) for name in names[1:]))
     check_strategy("distill", settings.get("strategy", "auto"))
-    _check_student(student)
+    check_devices(settings.get("strategy", "auto"))
+    _check_student(student, teacher, settings)
     if not os.path.isfile(os.path.join(data, MANIFEST)):
         early.check_further(teacher, data, settings)
         if not os.path.exists(data):
             raise no_file(data)
 
 
-def _check_student(student: str) -> None:
-    """Refuse what is no student."""
+def _check_student(student: str, teacher: Any = None, settings: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Refuse what is no student, or cannot learn from the teacher.
+
+    Args:
+        teacher: directory of the model that it learns from. settings: of `distill`: layers, changes.
+    """
+    changes, count = settings.get("changes") or {}, layers_of(teacher)
     if student == "half" or student.isdecimal():
-        return
-    if os.path.isdir(student):
-        source.check(student)
-        return
-    try:
-        registry.check_name("model", student)
-    except InputError as error:
-        raise InputError(
-            f"no student {student!r}, expected 'half', a number of layers or a directory; {error}"
-        ) from error
+        own = max(1, (count or 2) // 2) if student == "half" else int(student)
+        if count is not None:
+            spread(own, count)
+        known = specs.leaves(early_checks.tree_of(teacher))
+    elif os.path.isdir(student):
+        if source.check(student) == "model" and (wrong := set(changes) - set(early.DROPOUT)):
+            raise InputError(f"cannot change {', '.join(wrong)} of trained weights: only dropout may change")
+        own, known = layers_of(student), {}
+    else:
+        try:
+            registry.check_name("model", student)
+        except InputError as error:
+            raise InputError(
+                f"no student {student!r}, expected 'half', a number of layers or a directory; {error}"
+            ) from error
+        known = specs.leaves((registry.shipped_model(student) or {}).get("spec", {}))
+        own = changes.get("blocks.layers", known.get("blocks.layers"))
+    for path in changes if known else ():
+        specs.check_path(path, known)
+    if settings.get("layers") and count is not None and type(own) is int:
+        layer_map(own, count, settings["layers"])
+
+
+def layers_of(model: Any) -> int | None:
+    """How many layers a model directory has; None of others, and where only loading tells."""
+    found = early_checks.setting_of(model, "blocks.layers") if isinstance(model, str | os.PathLike) else None
+    return found if type(found) is int else None
 
 
 def check_share(name: str, share: float, run: Any, data: Any, length: int | None = None) -> None:
@@ -126,8 +151,7 @@ def check_share(name: str, share: float, run: Any, data: Any, length: int | None
 
 def check_layers(run: Any, keep: Sequence[int]) -> None:
     """Refuse layers that a model directory has not, or one twice."""
-    found = early_checks.spec_of(run) if source.check(run) == "model" else None
-    most = specs.maybe(found, "blocks.layers", None)
+    most = layers_of(run)
     if most is not None and (wrong := next((i for i in keep if i >= most), None)) is not None:
         raise InputError(f"no layer has number {wrong}, expected 0 to {most - 1}")
     if len(set(keep)) < len(keep):
