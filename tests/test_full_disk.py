@@ -30,6 +30,13 @@ COMMANDS = (  # and what of the output stays beside it: answers that the same co
     ("kerasbert-mobile compress {model} --quantize none --out {out}.tflite", ""),
     ("kerasbert-mobile prune {model} --layers 0 --out {out}", ""),
     ("kerasbert-mobile trim {model} --texts corpus.txt --out {out}", ""),
+    ("kerasbert look {model} --word good --sentences good.txt --out {out}.html", ""),
+    ("kerasbert lab sharing --seeds 2 --out {out}", "lab"),
+    ("kerasbert-mobile distill {model} --student half --data train.tsv --steps 1 --quiet --out {out}", "run"),
+    ("kerasbert-mobile prune {model} --sparsity .5 --data train.tsv --steps 1 --quiet --out {out}", "run"),
+    ("kerasbert-mobile quantize-aware {model} --data train.tsv --steps 1 --quiet --out {out}", "run"),
+    ("kerasbert-mobile compress {model} --heads .5 --data train.tsv --out {out}.tflite", "plan"),
+    ("kerasbert-mobile ledger {model} --data train.tsv --out {out}", ""),
 )
 ROOM = 4200  # bytes of a file: more than is tried before the work, less than each of these writes into one
 
@@ -51,6 +58,7 @@ def room(size: int) -> Iterator[None]:
 def test_a_disk_that_fills_up(classifier, tmp_path, monkeypatch, capsys, line, stays):
     tiny.corpus(tmp_path / "corpus.txt", 60)
     tiny.labelled(tmp_path / "train.tsv", 300)
+    (tmp_path / "good.txt").write_text("a good cat\na good dog\nthe good film\n")
     (tmp_path / "texts.txt").write_text("\n".join(tiny.sentences(300, 0)) + "\n", "utf-8")
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "thesis.txt").write_text("mine")

@@ -46,7 +46,7 @@ def read(model: Any, word: str, sentences: tuple[str, ...]) -> list[Read]:
         raise InputError(f"{family.name} has two stacks: kerasbert look reads encoders and decoders")
     encoded = predict.encoded_for(encoder, list(sentences), None)
     most, found = predict.longest(encoder, None), []
-    for i, (sentence, at) in enumerate(zip(sentences, encoded.of())):
+    for sentence, at in zip(sentences, encoded.of()):
         row, batch = encoded.rows[at][0], encoded.arrays([at.start], most)
         length, hidden = row.length, _hidden(encoder, family.name, batch)
         if len({layer.shape for layer in hidden}) != 1:
@@ -55,7 +55,8 @@ def read(model: Any, word: str, sentences: tuple[str, ...]) -> list[Read]:
         tokens = _tokens(encoder.tokenizer, word, sentence, ids)
         if not tokens:
             raise InputError(
-                f"the tokens of {word!r} are not found in sentence {i + 1}: it is truncated, or spelled otherwise"
+                f"the tokens of {word!r} are not found in {sentence!r:.60}: it is truncated to {most} tokens, or its letters are "
+                "changed. Shorten it or leave it out"
             )
         pieces = tuple(encoder.tokenizer.vocabulary[token] for token in ids)
         separators = np.isin(ids, [token for token in (encoder.tokenizer.sep_id,) if token is not None])
