@@ -109,10 +109,14 @@ def early_task(options: argparse.Namespace) -> Any:
     chosen = answer_options_of(options)
     for model in options.ensemble or ():
         source.check(model)
+    if options.task:
+        early_checks.check_head(options.model, options.task)
     if options.base or options.task:
         return None
     early_checks.check_length(options.model, options.length)
-    return early_checks.task_of(options.model, chosen)
+    found = early_checks.task_of(options.model, chosen)
+    early_checks.check_ensemble([options.model, *(options.ensemble or ())])
+    return found
 
 
 def _asked(options: argparse.Namespace, task: Any) -> Any:
@@ -126,6 +130,8 @@ def _asked(options: argparse.Namespace, task: Any) -> Any:
         from kerasbert.tasks import answer_tables
 
         named = options.text_column, options.text_b_column
+        if options.text_b_column and len(task.asked) < 2:
+            raise InputError("--text-b-column names a second text, the model reads one: leave it out")
         from kerasbert.tasks.task import by_number
 
         if numbered := by_number(task, {"text": options.text_column}):

@@ -63,8 +63,7 @@ def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
     if row and not changes:
         return row
     if row:
-        for path in changes:
-            specs.check_path(path, specs.leaves(row["spec"]))
+        specs.check_changes(row["spec"], changes)
     from kerasbert import models
 
     family, spec = registry.find(name)

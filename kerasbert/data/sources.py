@@ -392,4 +392,7 @@ def _no_column(where: str, column: str, names: Iterable[str]) -> str:
     best = nearest(column, names)
     hint = f" Nearest: {best!r}." if best else ""
     held = ", ".join(names)
-    return f"{where} no column {column!r}.{hint} It has: {held}. Name the right one (--text-column, --label-column)"
+    return (
+        f"{where} no column {column!r}.{hint} It has: {held}. Name the right one (--text-column, --text-b-column, "
+        "--label-column)"
+    )

@@ -148,15 +148,40 @@ def check_vector(model: str | os.PathLike, task: Task) -> None:
         check_width(task.how.options, width_of(task.how.options, hidden))
 
 
+def check_ensemble(models: Sequence[str | os.PathLike]) -> None:
+    """Refuse model directories that do not answer alike, as far as their json tells."""
+    tasks = [task for task in map(some_task, models) if task is not None] if len(models) > 1 else []
+    if len(tasks) < len(models):
+        return
+    facts = [
+        {"kind of task": task.kind, "set of labels": ", ".join(task.labels.values()) or "none", "number of texts": n}
+        for task, n in ((task, len(task.asked)) for task in tasks)
+    ]
+    for model, other in zip(models, facts):
+        for name, value in facts[0].items():
+            if other[name] != value:
+                raise InputError(
+                    f"an ensemble needs one {name}: {models[0]} has {value}, {model} has {other[name]}: leave one out"
+                )
+
+
+def check_head(model: str | os.PathLike, task: str) -> None:
+    """Refuse a model directory without the head that a task needs which it was not trained for."""
+    known = registry.task(task)
+    weights = Path(model) / source.WEIGHTS
+    if source.check(model) != "model" or known.kind == "generation" or not weights.is_file():
+        return
+    if known.how.head not in head_names(Safetensors(weights)):
+        raise InputError(
+            f"{model} has no head {known.how.head}, which {task} needs: expected a run of pretraining, or an import, with one"
+        )
+
+
 def check_fill_mask(model: str | os.PathLike, texts: Sequence[str]) -> None:
     """Refuse texts without a mask, and a model directory without the head that fills one."""
     if source.check(model) != "model":
         return
-    weights = Path(model) / source.WEIGHTS
-    if weights.is_file() and "mlm" not in head_names(Safetensors(weights)):
-        raise InputError(
-            f"{model} has no head mlm, which fill-mask needs: expected a run of pretraining, or an import, with one"
-        )
+    check_head(model, "fill-mask")
     tokenizer = held_tokenizer(model)
     for number, text in enumerate(texts if tokenizer is not None else ()):
         with of_text(number):

@@ -27,7 +27,7 @@ from kerasbert.tasks.early_checks import LARGEST, check_positions
 from kerasbert.tasks.task import Task, find_task, split_files
 from kerasbert.text.knowledge import graph_of
 from kerasbert.training import adversarial, on_task, runs, splits
-from kerasbert.training.config import FinetuneConfig, LabelledConfig
+from kerasbert.training.config import FinetuneConfig, LabelledConfig, RunConfig
 from kerasbert.training.pretrain_config import PretrainConfig
 from kerasbert.training.strategy import check_devices, check_strategy, parse
 
@@ -57,6 +57,10 @@ def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, 
     fields = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
     fields |= {"layers": config.layers, "auxiliary_lm": config.auxiliary_lm, "labels": labels_of(config.label_names)}
     found = find_task(task, **fields, metric=registry.metric_name(config.metric))
+    if config.label_column and found.kind == "generation" and not find_task(task).label:
+        raise InputError(
+            f"label_column is {config.label_column!r}, and a {found.name} has none: what it learns to write is text_b_column"
+        )
     changes, options = parted(adversarial.parted(config.changes)[0])
     said = {"prefix": config.prefix, "loss": config.loss, "dims": config.dims and list(config.dims)}
     options |= {name: value for name, value in said.items() if value is not None}
@@ -104,14 +108,22 @@ def check_start(model: str | os.PathLike, task: Task, changes: Mapping[str, Any]
 
 def _check_spec(model: str | os.PathLike, changes: Mapping[str, Any]) -> None:
     """Refuse changes of a Spec that it has not, or a second adaptation."""
-    spec = early_checks.spec_of(model)
-    if spec is not None:
-        specs.derive(spec, changes)
-        if spec != spec.base and (added := [path for path in changes if path not in DROPOUT]):
-            raise InputError(f"{model} is adapted already: leave {', '.join(added)} out to train that further")
-    elif tree := early_checks.tree_of(model):
-        for path in changes:
-            specs.check_path(path, specs.leaves(tree))
+    spec, tree = early_checks.spec_of(model), early_checks.tree_of(model)
+    if tree:
+        specs.check_changes(tree, changes)
+    if spec is not None and spec != spec.base and (added := [path for path in changes if path not in DROPOUT]):
+        raise InputError(f"{model} is adapted already: leave {', '.join(added)} out to train that further")
+
+
+def check_places(config: RunConfig) -> None:
+    """Refuse GPUs that there are not, and a batch that the devices cannot share."""
+    check_devices(config.strategy)
+    count = 1 if config.strategy in ("auto", "multiworker") else parse(config.strategy).count or 1
+    if config.batch % (count * config.accumulate):
+        raise InputError(
+            f"batch {config.batch} is not a multiple of {count} devices x {config.accumulate} micro-batches: change --batch or "
+            "--accumulate"
+        )
 
 
 def check_train(split: splits.Split, data: Any) -> None:
@@ -127,9 +139,14 @@ def check_finetune(model: Any, task: str | Task, data: Any, config: FinetuneConf
     Raises:
         InputError: as of `finetune`.
     """
+    check_rows(check_options(model, task, config), data, config, model)
+
+
+def check_options(model: Any, task: str | Task, config: FinetuneConfig) -> Task:
+    """The task; what a fine-tuning will refuse of it, of its options and of its model is refused."""
     found, changes = declared(task, config)
     check_strategy("finetune", config.strategy)
-    check_devices(config.strategy)
+    check_places(config)
     check_changes(changes)
     if config.graph is not None:
         check_files([config.graph])
@@ -141,7 +158,7 @@ def check_finetune(model: Any, task: str | Task, data: Any, config: FinetuneConf
         if source.check(model) == "model":
             check_positions(model, config.length)
             check_start(model, found, changes, config)
-    check_rows(found, data, config, model)
+    return found
 
 
 def check_rows(task: Task, data: Any, config: LabelledConfig | None = None, model: Any = None) -> None:
@@ -195,14 +212,16 @@ def check_pretrain(model: Any, settings: Mapping[str, Any], changes: Mapping[str
     fields = {name: value for name, value in settings.items() if name not in ("model", "data")}
     config = PretrainConfig(**fields)
     check_strategy(None, config.strategy)
-    check_devices(config.strategy)
+    if not config.phases:
+        check_places(config)
     if config.warmup is not None and config.steps is not None and config.warmup > config.steps:
         raise InputError(
             f"warmup {config.warmup} is more than the {config.steps} steps: lower --warmup or raise --steps"
         )
-    if isinstance(model, str) and not os.path.exists(model) and (row := registry.shipped_model(model)):
-        for path in changes or {}:
-            specs.check_path(path, specs.leaves(row["spec"]))
+    if isinstance(model, str | os.PathLike) and os.path.exists(model):
+        source.check(model)
+    elif isinstance(model, str) and (row := registry.shipped_model(model)):
+        specs.check_changes(row["spec"], changes or {})
     if config.on_task is not None:
         known = find_task(config.on_task)
         check_files([path for path in split_files(settings["data"], task=known).values() if isinstance(path, Path)])

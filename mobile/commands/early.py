@@ -114,7 +114,7 @@ def _check_student(student: str, teacher: Any = None, settings: Mapping[str, Any
         own = max(1, (count or 2) // 2) if student == "half" else int(student)
         if count is not None:
             spread(own, count)
-        known = specs.leaves(early_checks.tree_of(teacher))
+        known = early_checks.tree_of(teacher)
     elif os.path.isdir(student):
         if source.check(student) == "model" and (wrong := set(changes) - set(early.DROPOUT)):
             raise InputError(f"cannot change {', '.join(wrong)} of trained weights: only dropout may change")
@@ -126,10 +126,10 @@ def _check_student(student: str, teacher: Any = None, settings: Mapping[str, Any
             raise InputError(
                 f"no student {student!r}, expected 'half', a number of layers or a directory; {error}"
             ) from error
-        known = specs.leaves((registry.shipped_model(student) or {}).get("spec", {}))
-        own = changes.get("blocks.layers", known.get("blocks.layers"))
-    for path in changes if known else ():
-        specs.check_path(path, known)
+        known = (registry.shipped_model(student) or {}).get("spec", {})
+        own = changes.get("blocks.layers", specs.leaves(known).get("blocks.layers"))
+    if known:
+        specs.check_changes(known, changes)
     if settings.get("layers") and count is not None and type(own) is int:
         layer_map(own, count, settings["layers"])
 

@@ -129,6 +129,7 @@ class DistillConfig(LabelledConfig):
     masking: Mapping[str, Any] | None = option(
         None,
         "on records, settings of the masked LM as json",
+        metavar='{"rate":0.2}',
         read=json.loads,
         python="A dict, or the settings themselves",
     )
