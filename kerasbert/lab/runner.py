@@ -34,7 +34,8 @@ def run(plan: Plan) -> Json:
     """
     with (plan.folder / MARKER).open("rb") as marker:
         files.lock(marker, f"another process runs the lab in {plan.folder}")
-        return _run(plan)
+        with files.kept(plan.folder):
+            return _run(plan)
 
 
 def _run(plan: Plan) -> dict[str, Any]:

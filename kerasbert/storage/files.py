@@ -17,6 +17,7 @@ from kerasbert.storage.aside import Aside, shown, sweep, sync
 __all__ = [
     "check_free",
     "digest",
+    "kept",
     "lock",
     "make",
     "new_directory",
@@ -52,6 +53,18 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
             raise
         where = shown(os.fspath(path))
         raise InputError(f"cannot write {where}: {told}. Free space or choose another place") from error
+
+
+@contextlib.contextmanager
+def kept(place: str | os.PathLike) -> Iterator[None]:
+    """What a disk refuses within is told with where that lies which the same command goes on with."""
+    try:
+        yield
+    except InputError as error:
+        said = str(error)
+        if "the same command goes on" in said or not any(known in said for known in REFUSALS):
+            raise
+        raise InputError(f"{said}. What was made is kept in {place}: the same command goes on") from error
 
 
 def make(folder: Path) -> list[Path]:
