@@ -3,6 +3,7 @@
 import contextlib
 import resource
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,3 +106,18 @@ def test_where_it_is_written_is_called_as_it_will_be(tmp_path):
     with refused, files.new_directory(tmp_path / "out") as new, files.new_file(new / "model.json"):
         raise OSError(28, "No space left on device")
     assert not Path(tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("place", ["tmp9rmvttbs/variables/part-0.tempstate15", "kerasbert.4_smv6ab/model/x"])
+def test_a_disk_of_temporary_files(monkeypatch, tmp_path, place):
+    """TensorFlow converts by way of a folder of its own; that is no place that the user named."""
+    monkeypatch.setattr(tempfile, "tempdir", "/scratch")
+    said = f"/scratch/{place}; No space left on device"
+    told = "cannot write temporary files in /scratch: No space left on device. Free space there or name another place by TMPDIR"
+    with pytest.raises(InputError, match=f"^{told}$"), files.new_file(tmp_path / "out"):
+        raise RuntimeError(said)
+    goes_on = f"^{told}. What was made is kept in runs/x: the same command goes on$"
+    with pytest.raises(InputError, match=goes_on), files.kept("runs/x"):
+        raise RuntimeError(said)
+    with pytest.raises(RuntimeError, match="another fault"), files.kept("runs/x"):
+        raise RuntimeError("another fault")
