@@ -9,6 +9,7 @@ from kerasbert.data.texts import read
 from kerasbert.errors import InputError
 
 MOST = 24  # sentences: cells of a matrix that can be told apart at 400 pixels
+LEAST = 3
 WORD = "bank"
 SPACELESS = re.compile(  # scripts that set no blanks between words: of South-East Asia, kana, ideographs
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -56,9 +57,9 @@ def asked(word: str | None, sentences: str | os.PathLike | None) -> tuple[str, t
     word = unicodedata.normalize("NFC", word.strip())
     lines = [unicodedata.normalize("NFC", " ".join(line.split())) for line in read(sentences)]
     held = [line for line in lines if place(word, line)]
-    if len(held) < 3:
+    if len(held) < LEAST:
         raise InputError(
-            f"{len(held)} of {len(lines)} sentences of {sentences} hold the word {word!r}, expected 3 or more"
+            f"{len(held)} of {len(lines)} sentences of {sentences} hold the word {word!r}, expected {LEAST} or more"
         )
     if len(held) < len(lines) or len(held) > MOST:
         drawn = f", the first {MOST} are drawn" if len(held) > MOST else ""

@@ -192,6 +192,16 @@ def test_two_stacks_are_refused():
         look(model, "river", SENTENCES)
 
 
+def test_a_sentence_that_is_truncated_before_the_word_is_left_out(encoder, capsys):
+    long = " ".join(["the cat"] * 40) + " river"
+    about = look(encoder, "river", (*SENTENCES[:3], long))
+    assert about["sentences"] == list(SENTENCES[:3])
+    assert len(about["masked"]["sentences"] if about["masked"] else SENTENCES[:3]) == 3
+    assert "1 of 4 sentences are left out: the tokens of 'river' are not found in 'the cat" in capsys.readouterr().err
+    with pytest.raises(InputError, match="are not found in 1 of 3 sentences: 'the cat.*truncated to 32 tokens"):
+        look(encoder, "river", (*SENTENCES[:2], long))
+
+
 def test_what_is_asked_is_checked(tmp_path):
     assert early.asked(None, None) == early.asked("bank", None) == ("bank", early.SHIPPED["bank"])
     assert early.asked("apple", None) == ("apple", early.SHIPPED["apple"])
