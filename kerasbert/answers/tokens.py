@@ -59,13 +59,14 @@ class TokensKind(Kind):
     defaults = MappingProxyType({"top": 5})
 
     def rows(self, tokenizer, parts, length) -> list[Row]:
-        pieces = between_masks(tokenizer, parts[0])
+        pieces, mask = between_masks(tokenizer, parts[0]), tokenizer.mask_id
+        assert mask is not None  # `between_masks` refuses others
         ids: list[int] = []
         places: list[int] = []
         for i, piece in enumerate(pieces):
             if i:
                 places.append(len(ids))
-                ids.append(tokenizer.mask_id)
+                ids.append(mask)
             # a mask token takes in the blanks before it, as those of RoBERTa, ALBERT and XLM-R do
             ids += tokenizer.encode(piece if i == len(pieces) - 1 else END.sub("", piece))
         specials = sum(not item.text for item in tokenizer.single)

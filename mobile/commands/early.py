@@ -18,7 +18,7 @@ from kerasbert.tasks.early_checks import check_positions
 from kerasbert.tasks.exported_kind import READERS
 from kerasbert.training import early, recipe
 from kerasbert.training.strategy import check_devices, check_strategy
-from ..distill.recipes import find_recipe, layer_map, spread
+from ..distill.recipes import DistillConfig, check_taught, find_recipe, layer_map, spread
 from ..prune import masks
 from ..quantize.schemes import SCHEMES
 
@@ -35,10 +35,17 @@ def check_compress(run: Any, settings: Mapping[str, Any]) -> None:
     """
     _check_file(settings)
     source.check_tokenizer(run)
-    if source.check(run) == "model":
-        check_positions(run, settings.get("length"))
-        if not settings.get("task"):  # fill-mask is of a model without one
-            _check_labelled(run, settings.get("data"))
+    if source.check(run) != "model":
+        return
+    lengths = settings.get("lengths")
+    for length in (settings.get("length"), *(lengths if isinstance(lengths, list) else ())):
+        check_positions(run, length)
+    if settings.get("task"):  # fill-mask is of a model without one
+        early_checks.check_head(run, settings["task"])
+        return
+    if settings.get("options"):
+        early_checks.task_of(run, settings["options"])
+    _check_labelled(run, settings.get("data"))
 
 
 def _check_file(settings: Mapping[str, Any]) -> None:
@@ -93,12 +100,15 @@ def check_distill(teacher: Any, student: str, data: str, settings: Mapping[str, 
     if not all(type(layer) is int and layer >= 0 for layer in settings.get("layers") or ()):
         raise InputError(f"layers must be numbers such as 2,4,6. Received: {settings['layers']}")
     names = ("recipe", "losses", "temperature", "layers")
-    find_recipe(settings.get("recipe", "soft"), *(settings.get(name) for name in names[1:]))
-    check_strategy("distill", settings.get("strategy", "auto"))
-    check_devices(settings.get("strategy", "auto"))
+    recipe = find_recipe(settings.get("recipe", "soft"), *(settings.get(name) for name in names[1:]))
+    config = DistillConfig(**settings)
+    check_strategy("distill", config.strategy)
+    early.check_places(config)
     _check_student(student, teacher, settings)
     if not os.path.isfile(os.path.join(data, MANIFEST)):
         early.check_further(teacher, data, settings)
+        if (found := early_checks.task_of(teacher, {})) is not None:
+            check_taught(found.kind, found.how.taught, recipe.losses)
         if not os.path.exists(data):
             raise no_file(data)
 
@@ -193,11 +203,17 @@ def check_ledger(artefacts: Iterable[str], task: str | None, data: Any) -> None:
     model = task or next((path for path in artefacts if os.path.isdir(path)), None)
     if model is None:
         raise InputError("no model directory among the artefacts: give one by --task, it says how the rows are read")
+    found = early_checks.task_of(model, {})
     for path in artefacts:
-        if not os.path.isdir(path):
-            bundle.read(path)
-    for path in (model, *(path for path in artefacts if os.path.isdir(path))):
-        source.check(path)
+        if os.path.isdir(path):
+            other = early_checks.task_of(path, {})
+            kind = other.kind if other is not None else None
+        else:
+            kind = bundle.read(path).kind
+        if found is not None and kind is not None and kind != found.kind:
+            raise InputError(
+                f"{path} is of the kind {kind}, {model}, whose rows are read, of {found.kind}: leave it out"
+            )
     _check_labelled(model, data)
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -148,6 +148,20 @@ def find_recipe(
         recipe = RECIPES[recipe]
     given = {"losses": losses, "temperature": temperature, "layers": layers}
     return dataclasses.replace(recipe, **{name: value for name, value in given.items() if value is not None})
+
+
+def check_taught(kind: str, taught: Collection[str], losses: Collection[str]) -> None:
+    """Refuse a kind of task whose answers no student can be taught, or not by these losses.
+
+    Args:
+        taught: losses of answers that go with the kind.
+    """
+    if not taught:
+        raise InputError(f"a student cannot be taught the answers of a {kind}: fine-tune the student itself")
+    if "soft" in losses and "soft" not in taught:
+        raise InputError(
+            f"the loss soft compares classes, the teacher's task is a {kind}: take logits (--loss logits=1)"
+        )
 
 
 def layer_map(student: int, teacher: int, layers: Sequence[int] | None = None) -> tuple[int, ...]:
