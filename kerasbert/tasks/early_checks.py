@@ -144,7 +144,7 @@ def hidden_of(model: str | os.PathLike) -> int | None:
 
 def check_vector(model: str | os.PathLike, task: Task) -> None:
     """Refuse dimensions of a task of vectors that are more than the model's vectors have; another task is none."""
-    if task.kind == "vector" and (hidden := hidden_of(model)) is not None:
+    if "dense" in task.how.options and (hidden := hidden_of(model)) is not None:
         check_width(task.how.options, width_of(task.how.options, hidden))
 
 
@@ -169,7 +169,7 @@ def check_head(model: str | os.PathLike, task: str) -> None:
     """Refuse a model directory without the head that a task needs which it was not trained for."""
     known = registry.task(task)
     weights = Path(model) / source.WEIGHTS
-    if source.check(model) != "model" or known.kind == "generation" or not weights.is_file():
+    if source.check(model) != "model" or "prefix" in known.how.options or not weights.is_file():
         return
     if known.how.head not in head_names(Safetensors(weights)):
         raise InputError(
@@ -245,7 +245,7 @@ def check_dims(dims: Any, model: str | os.PathLike | None = None, pooling: str |
     if model is None or hidden is None:
         return
     width = hidden * len((pooling or "").split("+"))
-    if pooling is None and (task := some_task(model)) is not None and task.kind == "vector":
+    if pooling is None and (task := some_task(model)) is not None and "dense" in task.how.options:
         options = task.how.options
         width = options["dimensions"] or width_of(options, hidden)
     if dims > width:

@@ -57,7 +57,7 @@ def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, 
     fields = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
     fields |= {"layers": config.layers, "auxiliary_lm": config.auxiliary_lm, "labels": labels_of(config.label_names)}
     found = find_task(task, **fields, metric=registry.metric_name(config.metric))
-    if config.label_column and found.kind == "generation" and not find_task(task).label:
+    if config.label_column and "prefix" in found.how.options and not find_task(task).label:
         raise InputError(
             f"label_column is {config.label_column!r}, and a {found.name} has none: what it learns to write is text_b_column"
         )
@@ -102,7 +102,7 @@ def check_start(model: str | os.PathLike, task: Task, changes: Mapping[str, Any]
         raise InputError(
             f"the head of {model} is for {held.get('kind')}, expected {task.kind}: leave keep_head out to train a new one"
         )
-    if task.kind == "vector":
+    if "dense" in task.how.options:
         early_checks.check_vector(model, task.how.started(task, held))
 
 

@@ -151,17 +151,12 @@ def find_recipe(
 
 
 def check_taught(kind: str, taught: Collection[str], losses: Collection[str]) -> None:
-    """Refuse a kind of task whose answers no student can be taught, or not by these losses.
-
-    Args:
-        taught: losses of answers that go with the kind.
-    """
+    """Refuse a kind whose answers no student can be taught, or not by these losses; `taught`: those that go with it."""
     if not taught:
         raise InputError(f"a student cannot be taught the answers of a {kind}: fine-tune the student itself")
+    told = f"the loss soft compares classes, the teacher's task is a {kind}: take logits (--loss logits=1)"
     if "soft" in losses and "soft" not in taught:
-        raise InputError(
-            f"the loss soft compares classes, the teacher's task is a {kind}: take logits (--loss logits=1)"
-        )
+        raise InputError(told)
 
 
 def layer_map(student: int, teacher: int, layers: Sequence[int] | None = None) -> tuple[int, ...]:
