@@ -98,6 +98,10 @@ def _check_tpu(options: argparse.Namespace) -> None:
 
     chips.topology(options.topology)
     changes, objective = objective_of(options)
+    if row := registry.shipped_model(options.model):
+        from kerasbert import spec as specs
+
+        specs.check_changes(row["spec"], changes)
     from kerasbert.tpu_check.check import check_tpu
 
     names = "model topology batch length precision accumulate lower_only"

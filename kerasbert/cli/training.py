@@ -151,6 +151,10 @@ def _finetune_tasks(options: argparse.Namespace, data: Sequence[str]) -> None:
     for name in ("folds", "grid", "seeds"):
         if getattr(options, name):
             raise InputError(f"--{name} is of one task, received several: take them one by one")
+    if twice := next((name for i, name in enumerate(options.task) if name in options.task[:i]), None):
+        raise InputError(
+            f"two tasks are called {twice!r}, expected each once: join their files, or name one in a --plugin"
+        )
     tasks = list(zip(options.task, data, strict=True))
     settings = {"changes": changes_of(options.set), **given(options, TasksConfig)}
     check_read(options)
