@@ -161,6 +161,7 @@ def _finetune_tasks(options: argparse.Namespace, data: Sequence[str]) -> None:
     from kerasbert.training import early, sampling
 
     sampling.check(settings.get("sampling"))
+    early.check_together(_alone(settings))
     for task, rows in tasks:
         early.check_finetune(options.model, task, rows, _alone(settings))
     from kerasbert.training.several import finetune_tasks

@@ -126,6 +126,13 @@ def check_places(config: RunConfig) -> None:
         )
 
 
+def check_together(config: LabelledConfig) -> None:
+    """Refuse options of one task where several are learnt together."""
+    for option in ("keep_head", "few_shot", "constraint", "reinit", "adversarial"):
+        if getattr(config, option, None):
+            raise InputError(f"{option} is of one task, received several: leave it out, or fine-tune them one by one")
+
+
 def check_train(split: splits.Split, data: Any) -> None:
     """Refuse data without training rows."""
     if split.train is None:
