@@ -80,8 +80,7 @@ def check_changes(changes: Mapping[str, Any]) -> None:
     """Refuse changes of the Spec of trained weights."""
     if wrong := [path for path in changes if path not in DROPOUT and not path.startswith(("lora.", "adapters."))]:
         raise InputError(
-            f"cannot change {', '.join(wrong)} of trained weights: dropout and attention.dropout may change, lora.* and "
-            "adapters.* may be added"
+            f"cannot change {', '.join(wrong)} of trained weights: dropout may change, lora.* and adapters.* may be added"
         )
 
 
