@@ -262,6 +262,22 @@ def check_path(path: str, known: Iterable[str]) -> None:
         raise InputError(f"no spec field {path!r}.{meant} All: {', '.join(known)}")
 
 
+def check_changes(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+    """Refuse changes of the settings that nested plain values are of: of a family's own class by their paths alone.
+
+    Raises:
+        InputError: an unknown path, a value of another type or out of its range.
+    """
+    try:
+        spec = from_dict(tree)
+    except (InputError, AttributeError, KeyError, TypeError):
+        known = leaves(tree)
+        for path in changes:
+            check_path(path, known)
+        return
+    derive(spec, changes)
+
+
 def get(spec: object, path: str) -> Any:
     """The value at a dotted path."""
     for name in path.split("."):

@@ -295,13 +295,20 @@ def _several(part: str | Sequence[str]) -> Sequence[str]:
 
 
 def _benchmark(options: argparse.Namespace) -> None:
-    from .pipeline.benchmark import benchmark
-
     texts = None
+    if Path(options.file).is_dir():  # before TensorFlow's import
+        from kerasbert.checkpoints import source
+
+        source.check(options.file)
     if options.texts:
+        from kerasbert.data.sources import check_texts
+
+        check_texts([options.texts])
         texts = _timed(Path(options.file), options)
     cache = False if options.no_cache else options.cache
     check_read(options, "rounds", "threads")
+    from .pipeline.benchmark import benchmark
+
     result = benchmark(
         options.file, texts, rounds=options.rounds, threads=options.threads, cache=cache, plugin=options.plugin
     )

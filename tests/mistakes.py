@@ -32,6 +32,11 @@ TASKS = {
     "tagger": {"name": "ner", "kind": "tags", "text": "words", "label": "ner", "reader": "conll"},
     "numbers": {"name": "regression", "kind": "regression", "text": "text", "label": "score"},
 }
+VECTOR = {"name": "sts", "kind": "vector", "text": "sentence1", "text_b": "sentence2", "label": "score"}
+TASKS["vectors"] = VECTOR | {"options": {"dense": [{"width": 64, "activation": "tanh", "bias": True}]}}
+WEIGHT = b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
+INDEX = {"index": 1, "model": {"path": None}, "count": 1, "width": 8, "dtype": "float32", "query_prompt": None}
+INDEX["settings"] = dict.fromkeys(("pooling", "dims", "length", "language", "prompt_name"))
 ROWS = "".join(f"a film {i},{'pos' if i % 2 else 'neg'}\n" for i in range(40))
 FILES: dict[str, str | bytes] = {
     "rows.csv": f"text,label\n{ROWS}",
@@ -90,6 +95,13 @@ FILES: dict[str, str | bytes] = {
     "unfinished/run.json": "{}",
     "damaged/model.json": '{"format": 1,',
     "records/train/manifest.json": "{}",
+    "plan/plan.json": "{}",
+    "file.kbindex": b"KBINDEX\x01" + bytes(60),
+    "index/index.json": json.dumps(INDEX),
+    "masked/model.json": json.dumps(MODEL | {"task": None}),
+    "masked/tokenizer/vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nfilm\n",
+    "headless/model.json": json.dumps(MODEL | {"task": None}),
+    "headless/weights.safetensors": len(WEIGHT).to_bytes(8, "little") + WEIGHT + bytes(4),
     "tokenizer/vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nfilm\n",
     "nomask/vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n",
     "glue/train.tsv": "sentence\tlabel\n" + "".join(f"a film {i}\t{i % 2}\n" for i in range(20)),

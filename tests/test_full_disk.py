@@ -3,6 +3,7 @@
 import contextlib
 import resource
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,10 +27,16 @@ COMMANDS = (  # and what of the output stays beside it: answers that the same co
     ("kerasbert export {model} {out}", ""),
     ("kerasbert export-checkpoint {model} {out} --to hf", ""),
     ("kerasbert export-checkpoint {model} {out} --to tf1", ""),
-    ("kerasbert finetune {model} --task classification --train train.tsv --steps 1 --quiet --out {out}", "run"),
+    ("kerasbert finetune {model} --task classification --train train.tsv --steps 1 --quiet --out {out}", "new/out"),
     ("kerasbert-mobile compress {model} --quantize none --out {out}.tflite", ""),
     ("kerasbert-mobile prune {model} --layers 0 --out {out}", ""),
     ("kerasbert-mobile trim {model} --texts corpus.txt --out {out}", ""),
+    ("kerasbert look {model} --word good --sentences good.txt --out {out}.html", ""),
+    ("kerasbert lab sharing --seeds 2 --out {out}", "new/out"),
+    ("kerasbert-mobile distill {model} --student half --data train.tsv --steps 1 --quiet --out {out}", "new/out"),
+    ("kerasbert-mobile prune {model} --sparsity .5 --data train.tsv --steps 1 --quiet --out {out}", "new/out"),
+    ("kerasbert-mobile compress {model} --heads .5 --data train.tsv --out {out}.tflite", "new/out.tflite.plan"),
+    ("kerasbert-mobile ledger {model} --data train.tsv --out {out}", ""),
 )
 ROOM = 4200  # bytes of a file: more than is tried before the work, less than each of these writes into one
 
@@ -51,6 +58,7 @@ def room(size: int) -> Iterator[None]:
 def test_a_disk_that_fills_up(classifier, tmp_path, monkeypatch, capsys, line, stays):
     tiny.corpus(tmp_path / "corpus.txt", 60)
     tiny.labelled(tmp_path / "train.tsv", 300)
+    (tmp_path / "good.txt").write_text("a good cat\na good dog\nthe good film\n")
     (tmp_path / "texts.txt").write_text("\n".join(tiny.sentences(300, 0)) + "\n", "utf-8")
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "thesis.txt").write_text("mine")
@@ -65,7 +73,7 @@ def test_a_disk_that_fills_up(classifier, tmp_path, monkeypatch, capsys, line, s
     left = sorted(path.relative_to(tmp_path / "there").as_posix() for path in (tmp_path / "there").glob("*/*"))
     if stays:
         (name,) = left
-        assert name == "new/out" if stays == "run" else name.endswith(".partial")
+        assert name.endswith(".partial") if stays == "partial" else name == stays
         assert f"{name}: the same command goes on" in told[0]
     else:
         assert [path.name for path in (tmp_path / "there").iterdir()] == ["thesis.txt"]
@@ -98,3 +106,18 @@ def test_where_it_is_written_is_called_as_it_will_be(tmp_path):
     with refused, files.new_directory(tmp_path / "out") as new, files.new_file(new / "model.json"):
         raise OSError(28, "No space left on device")
     assert not Path(tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("place", ["tmp9rmvttbs/variables/part-0.tempstate15", "kerasbert.4_smv6ab/model/x"])
+def test_a_disk_of_temporary_files(monkeypatch, tmp_path, place):
+    """TensorFlow converts by way of a folder of its own; that is no place that the user named."""
+    monkeypatch.setattr(tempfile, "tempdir", "/scratch")
+    said = f"/scratch/{place}; No space left on device"
+    told = "cannot write temporary files in /scratch: No space left on device. Free space there or name another place by TMPDIR"
+    with pytest.raises(InputError, match=f"^{told}$"), files.new_file(tmp_path / "out"):
+        raise RuntimeError(said)
+    goes_on = f"^{told}. What was made is kept in runs/x: the same command goes on$"
+    with pytest.raises(InputError, match=goes_on), files.kept("runs/x"):
+        raise RuntimeError(said)
+    with pytest.raises(RuntimeError, match="another fault"), files.kept("runs/x"):
+        raise RuntimeError("another fault")

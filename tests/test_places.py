@@ -25,6 +25,7 @@ from kerasbert.cli.parser import commands_of
 from kerasbert.errors import InputError
 from kerasbert.storage import files, places
 from kerasbert.training.runs import open_run
+from tests import mistakes
 
 PROGRAMS = {"kerasbert": kerasbert.cli, "kerasbert-mobile": kerasbert.mobile.cli}
 READERS = {
@@ -375,3 +376,29 @@ def test_nothing_is_put_into_a_folder_of_ours_that_is_read(world, kind):
     outputs._check("page", "model/report.html", True, ["model"])
     outputs._check(kind, "someones/out", True, ["someones"])
     assert state(world) == before
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+@pytest.mark.parametrize(
+    ("line", "read", "written"),
+    [
+        ("kerasbert predict model --data rows.csv --out {}", "rows.csv", "out.csv"),
+        ("kerasbert encode encoder --data lines.txt --out {}", "lines.txt", "out.npy"),
+        ("kerasbert look encoder --word film --sentences lines.txt --out {}", "lines.txt", "out.html"),
+        ("kerasbert mine index --data belong.csv --out {}", "belong.csv", "out.jsonl"),
+        ("kerasbert-mobile run file.tflite --data rows.csv --out {}", "rows.csv", "out.csv"),
+        ("kerasbert-mobile index file.tflite lines.txt --out {}", "lines.txt", "out.kbindex"),
+        ("kerasbert-mobile compress model --data rows.csv --out {}", "rows.csv", "out.tflite"),
+    ],
+)
+def test_another_name_of_what_is_read_is_no_place_to_write(tmp_path, monkeypatch, capsys, link, line, read, written):
+    """A hard link is the same file by another name, to which no path leads."""
+    mistakes.files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    link(read, written)
+    content = Path(read).read_bytes()
+    program, *words = line.format(written).split()
+    overwrite = [] if "look" in line else ["--overwrite"]
+    assert PROGRAMS[program].main([*words, *overwrite]) == 2
+    assert f"error: {written} is what is read. Choose another place" in capsys.readouterr().err
+    assert Path(read).read_bytes() == Path(written).read_bytes() == content

@@ -299,3 +299,15 @@ def test_a_run_that_learnt_too_little_says_so_at_its_end_and_in_its_report(pretr
     assert "the run has learnt too little" in page.text
     assert "kerasbert finetune 'a b'" in page.text
     assert np.isfinite(json.loads((tmp_path / "run" / "dev.json").read_text())["baseline"]["accuracy"])
+
+
+def test_a_card_is_written_anew_until_somebody_edits_it(tmp_path, capsys):
+    run = made(tmp_path)
+    card = run / "MODEL_CARD.md"
+    for _ in range(2):
+        assert main(["report", str(run), "--card"]) == 0
+    card.write_text(card.read_text().replace("library_name: kerasbert", "license: mit\nlibrary_name: kerasbert"))
+    edited = card.read_text()
+    assert main(["report", str(run), "--card"]) == 2
+    assert "MODEL_CARD.md was edited: it is kept" in capsys.readouterr().err
+    assert card.read_text() == edited

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -59,18 +59,14 @@ class TokensKind(Kind):
     defaults = MappingProxyType({"top": 5})
 
     def rows(self, tokenizer, parts, length) -> list[Row]:
-        if tokenizer.mask_id is None:
-            raise InputError("the tokenizer has no mask token, expected one: T5's and GPT-2's have none")
-        pieces = re.split(pattern(tokenizer), tokenizer.to_text(cast(Text, parts[0])))
-        if len(pieces) < 2:
-            mask = tokenizer.specials["mask"]
-            raise InputError(f"{parts[0]!r:.60} has no mask, expected {mask} where a token is to be filled in")
+        pieces, mask = between_masks(tokenizer, parts[0]), tokenizer.mask_id
+        assert mask is not None  # `between_masks` refuses others
         ids: list[int] = []
         places: list[int] = []
         for i, piece in enumerate(pieces):
             if i:
                 places.append(len(ids))
-                ids.append(tokenizer.mask_id)
+                ids.append(mask)
             # a mask token takes in the blanks before it, as those of RoBERTa, ALBERT and XLM-R do
             ids += tokenizer.encode(piece if i == len(pieces) - 1 else END.sub("", piece))
         specials = sum(not item.text for item in tokenizer.single)
@@ -113,6 +109,21 @@ class TokensKind(Kind):
 
     def line(self, answer, text) -> str:
         return answer["text"]
+
+
+def between_masks(tokenizer: "Tokenizer", text: Any) -> list[str]:
+    """What stands before, between and behind the masks of a text.
+
+    Raises:
+        InputError: it has none, or the tokenizer has no mask token.
+    """
+    if tokenizer.mask_id is None:
+        raise InputError("the tokenizer has no mask token, expected one: T5's and GPT-2's have none")
+    pieces = re.split(pattern(tokenizer), tokenizer.to_text(cast(Text, text)))
+    if len(pieces) < 2:
+        mask = tokenizer.specials["mask"]
+        raise InputError(f"{text!r:.60} has no mask, expected {mask} where a token is to be filled in")
+    return pieces
 
 
 def pattern(tokenizer: "Tokenizer") -> str:

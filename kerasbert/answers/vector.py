@@ -183,6 +183,24 @@ def dense_names(options: Mapping[str, Any]) -> list[str]:
     return [f"dense_{number}" for number in range(1, len(options.get("dense", ())) + 1)]
 
 
+def width_of(options: Mapping[str, Any], hidden: int) -> int:
+    """Numbers of a vector of these options, of an encoder of H = `hidden`, before `dimensions` are taken.
+
+    >>> width_of({"pooling": "mean+max", "dense": []}, 4), width_of({"pooling": "mean", "dense": [{"width": 3}]}, 4)
+    (8, 3)
+    """
+    dense = options["dense"]
+    return dense[-1]["width"] if dense else hidden * len(readouts_of(options["pooling"]))
+
+
+def check_width(options: Mapping[str, Any], width: int) -> None:
+    """Refuse `dims` and `dimensions` that are more than the numbers of a vector."""
+    if max(options["dims"], default=0) > width:
+        raise InputError(f"dims are {', '.join(map(str, options['dims']))}, a vector has {width} numbers: lower --dims")
+    if options["dimensions"] > width:
+        raise InputError(f"dimensions is {options['dimensions']}, and a vector of this model has {width} numbers")
+
+
 def check_dense(layer: Any) -> None:
     """Refuse what is no layer of `dense`; which activations there are is known where Keras is.
 

@@ -134,8 +134,7 @@ def read_adapter(path: str | os.PathLike, base: ModelInfo) -> Adapter:
         InputError: no adapter there, damaged, or for a model of other sizes.
     """
     path = Path(path)
-    if not (path / source.ADAPTER).is_file():
-        raise InputError(f"{path} holds no {source.ADAPTER} and no {source.PEFT}, expected a directory of an adapter")
+    source.check_adapter(path)
     content = read_json(path / source.ADAPTER)
     try:
         known, wanted = content["files"][WEIGHTS]["sha256"], content["base"]["digest"]
@@ -199,7 +198,7 @@ def _merged(path: Path, *state: int) -> Path:
     """A model directory without the LoRA that another has, made once in a process."""
     from kerasbert import text
 
-    info, out = read_model_json(path), source.temporary() / "model"
+    info, out = read_model_json(path), source.temporary(path)
 
     tensors = read_tensors(path)
     weights = {name: read() for name, read in merge(tensors.names(), tensors.read, info.spec).items()}

@@ -20,7 +20,7 @@ from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.reading import plain_name
 from kerasbert.errors import InputError, near, nearest
-from kerasbert.storage import files
+from kerasbert.storage import aside, files
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.files import tokenizer_file
@@ -96,10 +96,9 @@ def check(model: str | os.PathLike) -> str:
             raise InputError(f"{path} is a SavedModel, for TF Serving: give the model directory that it was made of")
         if theirs := next((format.title for format in registry.FORMATS.values() if format.looks_like(path)), None):
             raise InputError(f"{path} is {theirs}: kerasbert import {path} --out DIR makes a model directory of it")
-        raise InputError(
-            f"{path} is no model directory (no model.json), expected a folder that kerasbert wrote, or one of Hugging Face "
-            "with config.json and model.safetensors"
-        )
+        held = (f"{what.format(name=path)}, expected a model" for name, what in HELD.items() if (path / name).is_file())
+        told = next(held, "no model directory (no model.json), expected a folder that kerasbert wrote")
+        raise InputError(f"{path} is {told}, or one of Hugging Face with config.json and model.safetensors")
     if path.is_file() and plain_name(path).suffix.lower() in VECTOR_FILES:
         return _check_vectors(path)
     if path.is_file() and path.suffix == ".keras":
@@ -121,6 +120,14 @@ def check_tokenizer(model: str | os.PathLike) -> None:
         raise InputError(
             f"{model} has no tokenizer, and texts go in: download tokenizer.json (or vocab.txt, or the .model) too, or write it "
             f"by tokenizer.save_pretrained({os.fspath(model)!r})"
+        )
+
+
+def check_adapter(path: str | os.PathLike) -> None:
+    """Refuse what is no directory of an adapter."""
+    if not any((Path(path) / name).is_file() for name in (ADAPTER, PEFT)):
+        raise InputError(
+            f"{path} holds no {ADAPTER} and no {PEFT}, expected a directory of an adapter. Leave its base out"
         )
 
 
@@ -166,9 +173,20 @@ def _of_base(path: Path) -> str:
     return f" of {found}" if found else ""
 
 
+HELD = {  # file of a folder that is no model directory -> what the folder is
+    "index.json": "an index (kerasbert search {name} QUERY)",
+    "manifest.json": "a folder of records (kerasbert pretrain MODEL/SIZE --data {name})",
+    "plan.json": "the folder of a plan, which holds its models as 1-STAGE, 2-STAGE",
+    "quickstart.json": "the folder of the quickstart, which holds its models",
+    "lab.json": "a folder of kerasbert lab",
+    "dump.json": "the dump of an update (kerasbert replay {name})",
+    "tokenizer.json": "a tokenizer (kerasbert data FILES --tokenizer {name})",
+    "vocab.txt": "a tokenizer (kerasbert data FILES --tokenizer {name})",
+}
 FOREIGN = {  # ending of a file that is no model directory -> what to do with it
     ".tflite": "is made for a phone: kerasbert-mobile run {name} TEXT (nearest, to search)",
     ".keras": "is a Keras model: predict, export and kerasbert-mobile compress take it, and kb.load({name!r}) in Python",
+    ".kbindex": "is an index of a device: kerasbert-mobile nearest FILE.tflite TEXT --among {name}",
     ".onnx": "is of another runtime: take the checkpoint that it was made of",
     ".gguf": "is of another runtime: take the checkpoint that it was made of",
     ".pt": "is a pickle: kerasbert import its folder, with config.json",
@@ -235,8 +253,10 @@ def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: boo
 
 
 def tokenizer_of(path: str | os.PathLike) -> Path:
-    """Where the files of a tokenizer lie: at a path, or in the cache of the Hugging Face hub, into which they are fetched."""
+    """Where the files of a tokenizer lie: at a path, in a model directory's tokenizer/, or in the hub's cache, once fetched."""
     name, revision = hub.plain(path)
+    if (Path(name) / "model.json").is_file():
+        return Path(name) / "tokenizer"
     if os.path.exists(name) or not hub.looks_like_name(name):
         return Path(name)
     try:
@@ -261,11 +281,14 @@ def _or_checkpoint(run: Path, found: list[int]) -> str:
     return f", or take a checkpoint of it: {run}@{found[-1]} (there are {', '.join(map(str, found))})" if found else ""
 
 
-def temporary() -> Path:
-    """A folder that is gone when the process ends."""
+def temporary(name: str | os.PathLike = "") -> Path:
+    """A folder that is gone when the process ends, or the place in it of the model that is made of what a user gave."""
     folder = Path(tempfile.mkdtemp(prefix="kerasbert."))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    if not name:
+        return folder
+    aside.called(folder / "model", name)
+    return folder / "model"
 
 
 def _signature(path: Path) -> tuple:
@@ -282,7 +305,7 @@ def _converted(path: str, version: Any) -> Path:
     """
     from kerasbert.checkpoints.load import import_checkpoint
 
-    made = temporary() / "model"
+    made = temporary(path)
     named = {} if isinstance(version, tuple) else {"revision": version}
     import_checkpoint(path, "hf", out=made, build=False, **named)
     content = read_json(made / "model.json")
@@ -302,7 +325,7 @@ def _of_vectors(path: str, changed: int) -> Path:
     assert family.of_vectors is not None
     spec, arrays, tokenizer = family.of_vectors(vectors, settings_of(path))
     name = f"{family.name}/{next(iter(family.sizes))}"
-    made = temporary() / "model"
+    made = temporary(path)
     save_model(made, encoder=Weights(spec, arrays), name=name, tokenizer=tokenizer)
     say(f"{path}: {len(vectors):,} word vectors, read as {name} with {tokenizer.size:,} rows of {vectors.width}")
     return made
@@ -313,7 +336,7 @@ def _checkpoint(run: Path, step: str) -> Path:
     number = steps(run)[-1] if step == "last" else int(step)
     folder = run / "checkpoints" / f"step_{number}"
     manifest = _verified(folder, [WEIGHTS])
-    made = temporary() / "model"
+    made = temporary(f"{run}@{step}")
     made.mkdir()
     # without the hashes of a finished run's own files
     described = {name: value for name, value in _described(run).items() if name not in ("files", "sha256")}

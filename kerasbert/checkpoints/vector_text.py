@@ -296,4 +296,5 @@ def _row(path: str | os.PathLike, number: int, line: bytes, width: int) -> tuple
 
 
 def _shown(line: bytes) -> str:
-    return repr(line[:60].decode("utf-8", "replace"))
+    text = line[:60].decode("utf-8", "replace")
+    return repr(text) if text.replace("\t", " ").isprintable() else "what is no text"

@@ -74,6 +74,10 @@ def _check_names(options: argparse.Namespace) -> None:
     opened = "base" if getattr(options, "base", None) else "model"  # beside --base the model is an adapter alone
     opens = options.command in OPENS and not (options.command == "search" and is_index(options.model))
     check_directories(options, *([opened] if opens else []), "init", "by", "rerank")
+    if opens and opened == "base":
+        from kerasbert.checkpoints import source
+
+        source.check_adapter(options.model)
     asked = [getattr(options, name, None) for name in ("language", "prompt_name")]
     if opens and opened == "model" and any(asked):
         from kerasbert.tasks.early_checks import check_call

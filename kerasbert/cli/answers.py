@@ -119,10 +119,14 @@ def early_task(options: argparse.Namespace) -> "Task | None":
     chosen = answer_options_of(options)
     for model in options.ensemble or ():
         source.check(model)
+    if options.task:
+        early_checks.check_head(options.model, options.task)
     if options.base or options.task:
         return None
     early_checks.check_length(options.model, options.length)
-    return early_checks.task_of(options.model, chosen)
+    found = early_checks.task_of(options.model, chosen)
+    early_checks.check_ensemble([options.model, *(options.ensemble or ())])
+    return found
 
 
 def _asked(options: argparse.Namespace, task: "Task") -> Any:
@@ -136,6 +140,8 @@ def _asked(options: argparse.Namespace, task: "Task") -> Any:
         from kerasbert.tasks import answer_tables
 
         named = options.text_column, options.text_b_column
+        if options.text_b_column and len(task.asked) < 2:
+            raise InputError("--text-b-column names a second text, the model reads one: leave it out")
         from kerasbert.tasks.task import by_number
 
         if numbered := by_number(task, {"text": options.text_column}):

@@ -18,9 +18,13 @@ def _import(options: argparse.Namespace) -> None:
     if options.base and options.graph:
         raise InputError("--graph is of a whole checkpoint: join the adapter first, then finetune --graph FILE")
     if options.base:
-        from kerasbert.tasks.load import load, save
+        from kerasbert.checkpoints import source
 
         check_read(options, "overwrite")
+        source.check(options.base)
+        source.check_adapter(options.path)
+        from kerasbert.tasks.load import load, save
+
         save(load(options.path, base=options.base), options.out, overwrite=options.overwrite)
         print(options.out)
         return
@@ -64,6 +68,11 @@ def _export(options: argparse.Namespace) -> None:
         )
     if options.next:
         folders.check_base(options.out)
+    if options.task:
+        early_checks.check_head(options.model, options.task)
+    chosen = answer_options_of(options)
+    if chosen and not (options.base or options.task):
+        early_checks.task_of(options.model, chosen)
     early_checks.check_length(options.model, options.length)
     early_checks.check_precision(options.model, options.rounding)
     from kerasbert.export.model_card import NEEDS
@@ -72,7 +81,6 @@ def _export(options: argparse.Namespace) -> None:
     from kerasbert.tasks.predict import check_task
     from kerasbert.training import model_files
 
-    chosen = answer_options_of(options)
     held = options.task or options.base or chosen
     model = load(options.model, task=options.task, base=options.base) if held else options.model
     if chosen:

@@ -1,12 +1,13 @@
 """`kerasbert docs | samples`: the guides that are installed with the package, and small files to follow them with."""
 
 import argparse
+import re
 import sys
 from importlib import resources
 
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare, show
-from kerasbert.errors import unknown
+from kerasbert.errors import InputError, unknown
 
 PACKAGES = ("kerasbert", "kerasbert.mobile")  # each has a folder `guides`
 
@@ -39,6 +40,14 @@ def _docs(options: argparse.Namespace) -> None:
         return
     name = options.name.rpartition("/")[2].removesuffix(".md")  # as links name it
     if name not in found:
+        count = {
+            guide: len(re.findall(rf"^kerasbert(?:-mobile)? {re.escape(name)}\b", found[guide], re.M))
+            for guide in found
+        }
+        if any(count.values()):
+            raise InputError(
+                f"no guide {options.name!r}: the command {name} is in kerasbert docs {max(found, key=count.__getitem__)}"
+            )
         raise unknown("guide", options.name, found, "kerasbert docs")
     if sys.stdin.isatty() and sys.stdout.isatty():
         import pydoc

@@ -63,8 +63,7 @@ def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
     if row and not changes:
         return row
     if row:
-        for path in changes:
-            specs.check_path(path, specs.leaves(row["spec"]))
+        specs.check_changes(row["spec"], changes)
     from kerasbert import models
 
     family, spec = registry.find(name)
@@ -99,6 +98,10 @@ def _check_tpu(options: argparse.Namespace) -> None:
 
     chips.topology(options.topology)
     changes, objective = objective_of(options)
+    if row := registry.shipped_model(options.model):
+        from kerasbert import spec as specs
+
+        specs.check_changes(row["spec"], changes)
     from kerasbert.tpu_check.check import check_tpu
 
     names = "model topology batch length precision accumulate lower_only"

@@ -64,9 +64,12 @@ def check(command: argparse.ArgumentParser, options: argparse.Namespace) -> list
             raise no_file(path)
         if os.path.exists(path) and not os.access(path, os.R_OK):
             raise InputError(f"cannot read {path}: Permission denied")
+    written: dict[str, str] = {}
     for name, kind in outputs(command).items():
         if known.get(name) is not None and "://" not in known[name]:
             _check(kind(options) if callable(kind) else kind, known[name], bool(known.get("overwrite")), read)
+            if (other := written.setdefault(os.path.realpath(known[name]), name)) != name:
+                raise InputError(f"--{other} and --{name} are both {known[name]}, expected a place for each")
     return read
 
 

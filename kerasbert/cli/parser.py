@@ -251,7 +251,7 @@ def failure(error: BaseException, extra: str | None = None) -> tuple[str, int]:
     if isinstance(error, InputError):
         return line, error.status
     if type(error).__module__ == "tensorflow.python.framework.errors_impl":
-        return file_system(line), 2
+        return files.temporary(error) or file_system(line), 2
     if isinstance(error, OSError):
         if error.filename and error.strerror:
             return aside.shown(f"{error.filename}: {error.strerror}"), 2

@@ -29,7 +29,11 @@ def add(command: Declare) -> None:
     add.add_argument(
         "--word", metavar="WORD", help="which the sentences hold (default: bank); sentences of bank and apple ship"
     )
-    add.add_argument("--sentences", metavar="FILE", help="a sentence a line; those without the word are left out")
+    add.add_argument(
+        "--sentences",
+        metavar="FILE",
+        help="a sentence a line, or a table with a column text; those without the word are left out",
+    )
     text = "measure the loss around the weights of a fine-tuned run too, on its dev rows: 81 times 128 rows at most"
     add.add_argument("--surface", action="store_true", help=text)
     text = "the page (default: look.html); an earlier page is replaced, nothing else"

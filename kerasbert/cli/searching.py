@@ -11,6 +11,7 @@ from kerasbert.blanks import one_line
 from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.lines import given_texts
+from kerasbert.cli.options import numbered
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare, out_options, precision_option
 from kerasbert.cli.similarity import columns_of, reading_options
@@ -30,7 +31,7 @@ def _encode(options: argparse.Namespace) -> None:
     from kerasbert.tasks import early_checks
 
     early_checks.check_pooling(options.pooling)  # before TensorFlow's import
-    early_checks.check_dims(options.dims)
+    early_checks.check_dims(options.dims, options.model, options.pooling)
     if bool(options.data) != bool(options.out):
         raise InputError("--data FILE and --out VECTORS.npy go together; without them vectors of lines are printed")
     settings = {"pooling": options.pooling, "dims": options.dims, "length": options.length}
@@ -83,6 +84,8 @@ def _source(options: argparse.Namespace, keep_blank: bool = False, **columns: An
     from kerasbert.retrieval.passages import Source
     from kerasbert.tasks import early_checks
 
+    if is_index(options.data):
+        raise InputError(f"{options.data} is an index, expected texts: kerasbert search {options.data} QUERY")
     early_checks.check_length(options.model, options.length)
     own = columns_of(early_checks.some_task(options.model), ("text",), options.text_column)
     return Source(options.data, own[0], default=not options.text_column, keep_blank=keep_blank, **columns)
@@ -94,7 +97,7 @@ def _source(options: argparse.Namespace, keep_blank: bool = False, **columns: An
 def _index(options: argparse.Namespace) -> None:
     from kerasbert.tasks import early_checks
 
-    early_checks.check_dims(options.dims)
+    early_checks.check_dims(options.dims, options.model)
     places.check_folder(options.out, options.overwrite, [options.data])
     source = _source(options, id_column=options.id_column)
     settings = {"length": options.length, "language": options.language, "prompt_name": options.prompt_name}
@@ -135,32 +138,35 @@ def _judge(options: argparse.Namespace) -> None:
 
     if options.texts or not is_index(options.model):
         raise InputError("--relevant FILE goes with an index and no QUERY: the queries are the file's")
-    about(options.model)
     relevant = judging.read(options.relevant)
+    settings, by = _how(options) | {"top": 10 if options.top is None else options.top}, options.by
+    check_read(options)
     from kerasbert.retrieval.index import Index
 
-    index = Index(options.model, options.by)
-    settings = {"exact_search": options.exact, "prompt_name": options.prompt_name, "how": options.how}
-    settings |= {"rerank": options.rerank, "candidates": options.candidates}
-    top = 10 if options.top is None else options.top
-    check_read(options)
+    index = Index(options.model, by)
     with tables.telling_truncated():
-        found = index.evaluate(relevant, top=top, **settings)
+        found = index.evaluate(relevant, **settings)
     lines = [f"{name}\t{value:.4f}" for name, value in found["metrics"].items()]
     show(found, options.json, "\n".join([f"{found['queries']:,} queries, {found['texts']:,} texts", *lines]))
 
 
+def _how(options: argparse.Namespace) -> dict[str, Any]:
+    """How an index is searched; what it has not is refused before TensorFlow's import."""
+    held = about(options.model)
+    if options.how in ("words", "both") and "words" not in held:
+        raise InputError(f"{options.model} has vectors alone: build it with words (words=True, --words)")
+    settings = {"exact_search": options.exact, "prompt_name": options.prompt_name, "how": options.how}
+    return settings | ({"rerank": options.rerank, "candidates": options.candidates} if options.rerank else {})
+
+
 def _of_index(options: argparse.Namespace) -> Iterable[tuple[str, Any]]:
     queries = options.texts
-    about(options.model)  # a damaged one is told before TensorFlow's import
     tables.check_texts(queries, "an index has its texts: give queries alone")
+    settings, by = _how(options) | {"top": options.top}, options.by
+    check_read(options)
     from kerasbert.retrieval.index import Index
 
-    index = Index(options.model, options.by)
-    settings = {"top": options.top, "exact_search": options.exact, "prompt_name": options.prompt_name}
-    settings |= {"rerank": options.rerank, "candidates": options.candidates, "how": options.how}
-    check_read(options)
-    return zip(queries, index.search(queries, **settings))
+    return zip(queries, Index(options.model, by).search(queries, **settings))
 
 
 def _of_file_itself(options: argparse.Namespace) -> Iterable[tuple[str, Any]]:
@@ -248,7 +254,7 @@ def _add_search(add: argparse.ArgumentParser) -> None:
     add.add_argument("--how", choices=("vectors", "words", "both"), help=text)
     text = "of an index: a model of pairs (a cross-encoder) that orders what was found"
     add.add_argument("--rerank", metavar="RUN", help=text)
-    add.add_argument("--candidates", type=int, default=100, metavar="N", help="texts that --rerank reads of each query")
+    numbered(add, "--candidates", 1, default=100, metavar="N", help="texts that --rerank reads of each query")
     add.add_argument("--prompt-name", metavar="NAME", help="prompt before a query; default: the model's for queries")
     add.add_argument("--text-column", metavar="NAME", help="column of FILE; the task's, or text, by default")
     reading_options(add)

@@ -85,11 +85,13 @@ def _keep_languages(directory: Path, known: Mapping[str, int] | None, names: lis
         return
     table = dict(sorted(table.items(), key=lambda item: item[1]))
     shown = ", ".join(f"{name} {number}" for name, number in table.items())
-    if directory.is_dir():
+    if directory.is_dir() and not (directory / "model.json").is_file():  # a model stays as it is
         write_languages(directory, table)
         print(f"  languages: {shown}, kept in {directory}/languages.json for the next records")
     else:
-        print(f"  languages: {shown}. {directory} is no directory: take the records' tokenizer for the next ones")
+        print(
+            f"  languages: {shown}. {directory} is no directory of a tokenizer: take the records' tokenizer for the next ones"
+        )
 
 
 FILES = "text, jsonl, json, tsv, csv or parquet, perhaps packed (gz, bz2, xz, zst)"

@@ -1,11 +1,13 @@
 """`kerasbert pretrain | replay | finetune | evaluate`."""
 
 import argparse
+import itertools
 import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kerasbert import registry
@@ -127,18 +129,22 @@ def _finetune(options: argparse.Namespace) -> None:
     print(options.out)
 
 
-def _settings(options: argparse.Namespace, data: "Data", *searched: str) -> dict[str, Any]:
+def _settings(
+    options: argparse.Namespace, data: "Data", searched: Mapping[str, Sequence[Any]] = MappingProxyType({})
+) -> dict[str, Any]:
     """The options of a fine-tuning; what is wrong with them, or with small files, is refused before TensorFlow is imported.
 
     Args:
-        searched: names that a grid gives.
+        searched: name -> values that a grid gives.
     """
     settings = {"changes": changes_of(options.set), **given(options, FinetuneConfig)}
     check_read(options, "folds", "grid", "seeds")
     from kerasbert.training import early
 
-    tried = {name: value for name, value in settings.items() if name not in searched}
-    early.check_finetune(options.model, options.task, data, FinetuneConfig(**tried))
+    early.check_finetune(options.model, options.task, data, FinetuneConfig(**settings))
+    for values in itertools.product(*searched.values()) if searched else ():
+        tried = {**settings, **dict(zip(searched, values))}
+        early.check_options(options.model, options.task, FinetuneConfig(**tried))
     return settings
 
 
@@ -150,12 +156,17 @@ def _finetune_tasks(options: argparse.Namespace, data: Sequence[str]) -> None:
     for name in ("folds", "grid", "seeds"):
         if getattr(options, name):
             raise InputError(f"--{name} is of one task, received several: take them one by one")
+    if twice := next((name for i, name in enumerate(options.task) if name in options.task[:i]), None):
+        raise InputError(
+            f"two tasks are called {twice!r}, expected each once: join their files, or name one in a --plugin"
+        )
     tasks = list(zip(options.task, data, strict=True))
     settings = {"changes": changes_of(options.set), **given(options, TasksConfig)}
     check_read(options)
     from kerasbert.training import early, sampling
 
     sampling.check(settings.get("sampling"))
+    early.check_together(_alone(settings))
     for task, rows in tasks:
         early.check_finetune(options.model, task, rows, _alone(settings))
     from kerasbert.training.several import finetune_tasks
@@ -199,7 +210,7 @@ def _grid(options: argparse.Namespace, data: "Data") -> None:
     if options.seeds is not None and options.seeds < 1:
         raise InputError(f"seeds must be a whole number of at least 1. Received: {options.seeds}")
     check_grid(values, given(options, FinetuneConfig))
-    settings = _settings(options, data, *values)
+    settings = _settings(options, data, values)
     settings |= {"grid": values, "seeds": 1 if options.seeds is None else options.seeds}
     found = grid(options.model, options.task, data, **settings)
     metric, cells = found["metric"], []
@@ -250,6 +261,8 @@ def _evaluate(options: argparse.Namespace) -> None:
 
     columns = {"text": options.text_column, "text_b": options.text_b_column, "label": options.label_column}
     declared = early_task(options)  # a mistake is told before TensorFlow's import
+    if options.text_b_column and declared is not None and not declared.text_b:
+        raise InputError("--text-b-column names a second text, the model reads one: leave it out")
     early_checks.check_rows(early_checks.with_columns(declared, columns), options.data, options.split, options.model)
     from kerasbert.training.evaluation import evaluate, with_columns
 

@@ -15,6 +15,7 @@ def _fill_mask(options: argparse.Namespace) -> None:
 
     texts = given_texts(options)
     early_checks.check_length(options.model, options.length)
+    early_checks.check_fill_mask(options.model, texts)
     from kerasbert.tasks.tokens import fill_mask
 
     settings = {"top": options.top, "length": options.length, "language": options.language}
@@ -37,6 +38,7 @@ def _zero_shot(options: argparse.Namespace) -> None:
     if options.template.count("{}") != 1:
         raise InputError(f"--template must hold {{}} once, for the label. Received: {options.template!r}")
     early_checks.check_length(options.model, options.length)
+    early_checks.check_zero_shot(options.model, options.entailment)
     from kerasbert.tasks.zero_shot import zero_shot
 
     answers = zero_shot(

@@ -203,9 +203,14 @@ def text_chunks(path: str | os.PathLike, encoding: str | None = None) -> Iterato
             try:
                 text = decode(chunk, not chunk)
             except UnicodeDecodeError as error:
-                raise _undecodable(path, line, error, codec) from None
+                raise _undecodable(path, line, error, codec, bool(mark)) from None
             except UnicodeError as error:  # a form without its mark
                 raise InputError(f"{path} is not {codec}: {error}. Leave --encoding out, or name another") from None
+            if "\0" in text:
+                line += text[: text.index("\0")].count("\n")
+                raise InputError(
+                    f"{path}, line {line}: a NUL character, which no text holds. Is the file damaged? Save it again"
+                )
             if text:
                 line += text.count("\n")
                 yield text
@@ -246,7 +251,9 @@ def _other(head: bytes) -> str | None:
     return next((what for magic, what in OTHERS if head.startswith(magic)), None)
 
 
-def _undecodable(path: str | os.PathLike, line: int, error: UnicodeDecodeError, codec: str) -> InputError:
+def _undecodable(
+    path: str | os.PathLike, line: int, error: UnicodeDecodeError, codec: str, marked: bool = False
+) -> InputError:
     data: bytes = error.object
     line += data[: error.start].decode(codec, "ignore").count("\n")
     begin = data.rfind(b"\n", 0, max(0, error.start - HEAD // 4)) + 1
@@ -254,6 +261,8 @@ def _undecodable(path: str | os.PathLike, line: int, error: UnicodeDecodeError, 
     codec = "UTF-8" if codec == "utf-8" else codec
     if likely == "utf-8" and codec == "UTF-8":
         advice = "Most of it is UTF-8: mend the line, or drop such bytes with iconv -c -f utf-8 -t utf-8"
+    elif marked:
+        advice = f"Its byte order mark says {codec}, and it goes on otherwise ({likely or 'unknown'}): save it in one encoding"
     elif likely and likely.lower() != codec.lower():
         advice = f"It is probably {likely}: pass --encoding {likely}"
     else:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert.data import dialects, reading
+from kerasbert.data import dialects, hints, reading
 from kerasbert.data.reading import line_lists, numbered_lines, plain_name, text_chunks
-from kerasbert.errors import InputError, nearest, no_file
+from kerasbert.errors import InputError, no_file
 from kerasbert.inputs import listed
 from kerasbert.storage.json_view import Json, RepeatedKey, unrepeated
 from kerasbert.storage.remote import is_remote, seekable, size
@@ -33,8 +33,8 @@ NumberedRow = tuple[int, Json]  # the line of a table's row, and column -> value
 def file_format(path: str | os.PathLike, encoding: str | None = None) -> str:
     """How a file is read: text, jsonl, json (an array of objects), tsv, csv or parquet.
 
-    tsv and csv are told by the end of the name (.gz, .bz2, .xz and .zst left out); json lines, json arrays and parquet by
-    their content too, whatever the name. Everything else is text.
+    tsv and csv are told by the end of the name (.gz, .bz2, .xz and .zst left out); json lines by their content too, json arrays
+    and parquet where the name says neither. Everything else is text.
     """
     said = dialects.current()
     found = _format(path, encoding)
@@ -50,7 +50,9 @@ def file_format(path: str | os.PathLike, encoding: str | None = None) -> str:
 def _format(path: str | os.PathLike, encoding: str | None) -> str:
     name = plain_name(path).suffix.lower()
     found = FORMATS.get(name, "text")
-    if found in ("tsv", "csv", "spacy"):
+    if found in ("tsv", "csv"):
+        return "jsonl" if _is_object(next(text_chunks(path, encoding), "")) else found
+    if found == "spacy":
         return found
     if reading.is_parquet(path):
         return "parquet"
@@ -256,8 +258,8 @@ def table_rows(
     for column in columns:
         if column not in names:
             if given is None and dialects.like_a_row(names):
-                raise InputError(_headless(path, column, names))
-            raise InputError(_no_column(f"{path} has", column, names))
+                raise InputError(hints.headless(path, column, names))
+            raise InputError(hints.no_column(f"{path} has", column, names, kind))
     names = _all_named(names)
     for line, values in fields:
         if given is not None and values == names:
@@ -278,7 +280,7 @@ def _object_rows(
             raise InputError(f"{path}, line {line}: a {type(row).__name__}, expected an object such as {{...}}")
         for column in columns:
             if column not in row:
-                raise InputError(_no_column(f"{path}, line {line} has", column, row))
+                raise InputError(hints.no_column(f"{path}, line {line} has", column, row))
             if row[column] is None:
                 raise InputError(f"{path}, line {line}: {column!r} is null. Drop the row, or fill it in")
         yield line, row
@@ -375,22 +377,3 @@ def _json_text(value: object) -> object:
     if isinstance(value, str):
         return SURROGATES.sub("\ufffd", value)
     return json.dumps(value) if isinstance(value, bool | int | float) else value
-
-
-def _headless(path: str | os.PathLike, column: str, first: Sequence[str]) -> str:
-    shown = ", ".join(f"{cell!r:.40}" for cell in first[:5])
-    names = ",".join(["text", "label", "c", "d", "e", "f"][: len(first)])
-    return (
-        f"{path} has no column {column!r}: its first line looks like a row and not like names ({shown}). Of a file without "
-        f"a header name all {len(first)} columns, such as --columns {names}"
-    )
-
-
-def _no_column(where: str, column: str, names: Iterable[str]) -> str:
-    names = list(names)
-    if not names:
-        return f"{where} no column {column!r}. It has none"
-    best = nearest(column, names)
-    hint = f" Nearest: {best!r}." if best else ""
-    held = ", ".join(names)
-    return f"{where} no column {column!r}.{hint} It has: {held}. Name the right one (--text-column, --label-column)"

@@ -4,6 +4,7 @@ They hold file names, no paths and no dates. What is not known, such as a langua
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -32,6 +33,7 @@ NEEDS = "import tensorflow_text before tf.saved_model.load: it brings the operat
 
 
 FILE = "MODEL_CARD.md"
+SEAL = "<!-- as kerasbert wrote it, sha256 "  # an edited card is never replaced
 HEAD = 20_000  # bytes of a README.md in which its front matter ends
 HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")  # a name on the hub
 SETTINGS = (
@@ -52,10 +54,12 @@ def write(run: str | os.PathLike) -> Path:
     """MODEL_CARD.md in the directory of a run; on the hub it is called README.md.
 
     Raises:
-        InputError: no run there, a damaged file, or a file of that name that is not ours.
+        InputError: no run there, a damaged file, or a file of that name that is not ours, or that was edited.
     """
     path = Path(run) / FILE
     places.check_file(path, True, "card")
+    if path.is_file() and path.read_bytes() and not _sealed(path.read_bytes()):
+        raise InputError(f"{path} was edited: it is kept. Give it another name, and the command writes a new one")
     facts = read(run)
     try:
         task = task_with(facts.task, facts.labels) if facts.task else None
@@ -65,8 +69,14 @@ def write(run: str | os.PathLike) -> Path:
         raise InputError(
             f"{run}: dev.json or run.json is damaged ({type(error).__name__}: {str(error)[:80]})"
         ) from error
-    files.write_atomic(path, text + "\n")
+    files.write_atomic(path, f"{text}\n\n{SEAL}{hashlib.sha256(text.encode()).hexdigest()} -->\n")
     return path
+
+
+def _sealed(card: bytes) -> bool:
+    """Whether a card is as it was written: its last line holds the hash of what stands above."""
+    text, _, seal = card.rpartition(f"\n\n{SEAL}".encode())
+    return seal.decode(errors="replace") == f"{hashlib.sha256(text).hexdigest()} -->\n"
 
 
 def _of_run(directory: Any, tag: str, name: str) -> tuple[list[str], list[str]]:

@@ -127,9 +127,20 @@ def make(
         factor = scale(experiment, seeds, processes, minutes)
         if text is not None:
             documents = "\n\n".join("\n".join(lines) for lines in read_documents([text]))
+            _check_text(text, documents, experiment)
             files.write_atomic(folder / TEXT, f"{documents}\n")
         files.write_json(path, said | {"factor": factor, "arms": experiment.scaled(factor)})
     return Plan(experiment, folder, seeds, factor, processes, None if text is None else os.fspath(text))
+
+
+def _check_text(path: str | os.PathLike, text: str, experiment: Experiment) -> None:
+    """Refuse a text that cannot fill a batch: it has no more tokens than characters."""
+    least = max(arm["pretrain"].get("batch", 1) * arm["data"].get("length", 1) for arm in experiment.arms.values())
+    if len(text) < least:
+        raise InputError(
+            f"{path} has {len(text):,} characters, and an update of {experiment.name} reads {least:,} tokens: give a text of "
+            "thousands of sentences"
+        )
 
 
 def _begun(path: Path, said: dict[str, Any], experiment: Experiment, out: str) -> float:

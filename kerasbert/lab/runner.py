@@ -34,7 +34,8 @@ def run(plan: Plan) -> Json:
     """
     with (plan.folder / MARKER).open("rb") as marker:
         files.lock(marker, f"another process runs the lab in {plan.folder}")
-        return _run(plan)
+        with files.kept(plan.folder):
+            return _run(plan)
 
 
 def _run(plan: Plan) -> dict[str, Any]:
@@ -133,7 +134,8 @@ def _process(
         reader.join()
     if process.returncode and not (stopped is not None and stopped.is_set()):
         last = ([line for line in said if line.startswith("error: ")] or said or ["no message"])[-1]
-        raise InputError(f"{', '.join(asked.get('arms', ['preparation']))}: {last.strip().removeprefix('error: ')}")
+        told = f"arm {', '.join(asked['arms'])}" if "arms" in asked else "preparation"
+        raise InputError(f"{told}: {last.strip().removeprefix('error: ')}")
 
 
 def _number(value: float | None) -> str:

@@ -2,12 +2,18 @@
 
 import os
 import re
+import unicodedata
 
-from kerasbert.data.reading import numbered_lines
+from kerasbert.data.dialects import say
+from kerasbert.data.texts import read
 from kerasbert.errors import InputError
 
 MOST = 24  # sentences: cells of a matrix that can be told apart at 400 pixels
+LEAST = 3
 WORD = "bank"
+SPACELESS = re.compile(  # scripts that set no blanks between words: of South-East Asia, kana, ideographs
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 SHIPPED = {
     "bank": (
         "she paid the money into the bank on monday",
@@ -32,11 +38,11 @@ def asked(word: str | None, sentences: str | os.PathLike | None) -> tuple[str, t
     """The word and the sentences that hold it; of `SHIPPED` where no file is given.
 
     Args:
-        sentences: a file with a sentence a line.
+        sentences: a file with a sentence a line, or a table with a column `text`. What of it is not drawn is said.
 
     Raises:
         InputError: a file without a word, another word without a file, an unreadable or empty file, fewer than 3 sentences
-            with the word, or too many.
+            with the word.
     """
     if sentences is None and (word or WORD) in SHIPPED:
         return word or WORD, SHIPPED[word or WORD]
@@ -48,17 +54,17 @@ def asked(word: str | None, sentences: str | os.PathLike | None) -> tuple[str, t
         )
     if not word.strip():
         raise InputError("--word is blank, expected a word of the sentences")
-    lines = [line.strip() for _, line in numbered_lines(sentences) if line.strip()]
-    if not lines:
-        raise InputError(f"{sentences} has no sentence, expected one a line")
-    held = tuple(line for line in lines if place(word, line))
-    if len(held) < 3:
+    word = unicodedata.normalize("NFC", word.strip())
+    lines = [unicodedata.normalize("NFC", " ".join(line.split())) for line in read(sentences)]
+    held = [line for line in lines if place(word, line)]
+    if len(held) < LEAST:
         raise InputError(
-            f"{len(held)} of {len(lines)} sentences of {sentences} hold the word {word!r}, expected 3 or more"
+            f"{len(held)} of {len(lines)} sentences of {sentences} hold the word {word!r}, expected {LEAST} or more"
         )
-    if len(held) > MOST:
-        raise InputError(f"{len(held)} sentences of {sentences} hold the word {word!r}, expected at most {MOST}")
-    return word, held
+    if len(held) < len(lines) or len(held) > MOST:
+        drawn = f", the first {MOST} are drawn" if len(held) > MOST else ""
+        say(f"{len(held)} of {len(lines)} sentences of {sentences} hold the word {word!r}{drawn}")
+    return word, tuple(held[:MOST])
 
 
 def check_surface(run: str) -> None:
@@ -79,10 +85,21 @@ def check_surface(run: str) -> None:
 
 
 def place(word: str, sentence: str) -> tuple[int, int] | None:
-    """The characters of the word's first occurrence as a whole word, whatever its case.
+    """The characters of the word's first occurrence as a whole word, whatever its case; of a script without blanks anywhere.
 
-    >>> place("bank", "Bankers own a Bank")
-    (14, 18)
+    >>> place("bank", "Bankers own a Bank"), place("\u94f6\u884c", "\u53bb\u94f6\u884c\u5427")
+    ((14, 18), (1, 3))
     """
-    found = re.search(rf"(?<!\w){re.escape(word.strip())}(?!\w)", sentence, re.IGNORECASE)
-    return found.span() if found else None
+    word = word.strip()
+    for found in re.finditer(re.escape(word), sentence, re.IGNORECASE):
+        start, end = found.span()
+        if not (_joined(word[0], sentence[:start][-1:]) or _joined(word[-1], sentence[end:][:1])):
+            return start, end
+    return None
+
+
+def _joined(edge: str, beside: str) -> bool:
+    """Whether the character beside the edge of a word is of the same word."""
+    if not beside or SPACELESS.search(edge + beside):
+        return False
+    return beside == "_" or unicodedata.category(beside)[0] in "LMN"

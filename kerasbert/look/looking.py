@@ -41,9 +41,10 @@ def look(model: Any, word: str, sentences: Sequence[str], around: bool = False) 
     """
     given, model = model, predict.as_model(model)
     found = read(model, word, tuple(sentences))
+    sentences = [each.sentence for each in found]
     about = {
         "word": word,
-        "sentences": list(sentences),
+        "sentences": sentences,
         "family": registry.family_of(getattr(model, "encoder", model)).name,
     }
     about |= {"layers": _layers(found), "blocks": _blocks(found), "attention": _attention(found)}

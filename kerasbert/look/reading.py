@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasbert import registry
+from kerasbert.data.dialects import say
 from kerasbert.errors import InputError
-from kerasbert.look.early import place
+from kerasbert.look.early import LEAST, place
 from kerasbert.tasks import predict
 from kerasbert.tasks.explain import attention_of
 
@@ -24,7 +25,7 @@ class Read:
     Args:
         pieces: S of them. ids: theirs. hidden: float32 [L + 1, S, H].
         attention: float32 [L, N, S, S], None of a family without it.
-        word: numbers of the tokens of the word. separators: bool [S].
+        word: numbers of the tokens of the word. separators: bool [S]. sentence: str.
     """
 
     pieces: tuple[str, ...]
@@ -33,24 +34,25 @@ class Read:
     attention: np.ndarray | None
     word: tuple[int, ...]
     separators: np.ndarray
+    sentence: str
 
 
 def read(model: Any, word: str, sentences: tuple[str, ...]) -> list[Read]:
-    """Each sentence by itself.
+    """Each sentence by itself; of those in which the word's tokens are not found it is said that they are left out.
 
     Args:
         model: an encoder, or a task's model, whose encoder is taken.
 
     Raises:
-        InputError: two stacks, layers that are not of one shape, a sentence that is truncated before the word.
+        InputError: two stacks, layers that are not of one shape, too few sentences in which the word's tokens are found.
     """
     encoder = getattr(model, "encoder", model)
     family = registry.family_of(encoder)
     if not family.one_stack:
         raise InputError(f"{family.name} has two stacks: kerasbert look reads encoders and decoders")
     encoded = predict.encoded_for(encoder, list(sentences), None)
-    most, found = predict.longest(encoder, None), []
-    for i, (sentence, at) in enumerate(zip(sentences, encoded.of())):
+    most, found, left = predict.longest(encoder, None), [], []
+    for sentence, at in zip(sentences, encoded.of()):
         row, batch = encoded.rows[at][0], encoded.arrays([at.start], most)
         length, hidden = row.length, _hidden(encoder, family.name, batch)
         if len({layer.shape for layer in hidden}) != 1:
@@ -58,17 +60,32 @@ def read(model: Any, word: str, sentences: tuple[str, ...]) -> list[Read]:
         ids = [int(token) for token in row.token_ids]
         tokens = _tokens(encoder.tokenizer, word, sentence, ids)
         if not tokens:
-            raise InputError(
-                f"the tokens of {word!r} are not found in sentence {i + 1}: it is truncated, or spelled otherwise"
-            )
+            left.append(sentence)
+            continue
         pieces = tuple(encoder.tokenizer.vocabulary[token] for token in ids)
         separators = np.isin(ids, [token for token in (encoder.tokenizer.sep_id,) if token is not None])
         states = np.stack(hidden)[:, :length]
         weights = attention_of(encoder, batch, length)
         if weights is not None and (weights.ndim != 4 or weights.shape[2:] != (length, length)):
             weights = None  # a family that reads by windows or buckets need not have one of each token to each
-        found.append(Read(pieces, tuple(ids), states, weights, tokens, separators))
+        found.append(Read(pieces, tuple(ids), states, weights, tokens, separators, sentence))
+    _tell(left, len(found), word, most)
     return found
+
+
+def _tell(left: list[str], found: int, word: str, most: int) -> None:
+    """Say which sentences are left out; refuse where too few are found.
+
+    Raises:
+        InputError: too few.
+    """
+    if not left:
+        return
+    told = f"{left[0]!r:.60}, which is truncated to {most} tokens, or whose letters are changed"
+    of = f"{len(left)} of {len(left) + found} sentences"
+    if found < LEAST:
+        raise InputError(f"the tokens of {word!r} are not found in {of}: {told}")
+    say(f"{of} are left out: the tokens of {word!r} are not found in {told}")
 
 
 def _hidden(encoder: "SpecModel", name: str, batch: dict[str, np.ndarray]) -> list[np.ndarray]:

@@ -61,9 +61,8 @@ def write(
     Raises:
         InputError: no run there, or a damaged file.
     """
-    path = Path(out) if out else Path(run) / "report.html"
+    path, facts = Path(out) if out else Path(run) / "report.html", read(run, ledger)
     places.check_file(path, True, "page", [run])
-    facts = read(run, ledger)
     try:
         parts = [text for part in PARTS for text in part(facts)]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:

@@ -24,15 +24,23 @@ except ImportError:  # Windows: nothing is locked, so nothing is swept
 
 NEW, OLD, GONE = "new", "old", "gone"
 ASIDE = re.compile(rf"\.(?P<name>.+)\.(?P<token>[0-9a-f]{{12}})\.kerasbert-(?P<state>{NEW}|{OLD}|{GONE})", re.DOTALL)
+_CALLED: dict[str, str] = {}  # temporary folder -> what the user gave
 LONGEST = 200  # bytes of a name: 255 with what is added here
 
 
+def called(made: str | os.PathLike, name: str | os.PathLike) -> None:
+    """What is made for a while of what a user gave is called by its name in lines for the user."""
+    _CALLED[os.fspath(made)] = os.fspath(name)
+
+
 def shown(said: str) -> str:
-    """A line about what is aside as one about what it is to be.
+    """A line about what is aside, or made for a while, as one about what it is to be, or of what it was made.
 
     >>> shown("cannot write out/.run.0123456789ab.kerasbert-new/model.json")
     'cannot write out/run/model.json'
     """
+    for made, name in _CALLED.items():
+        said = said.replace(made, name)
     return re.sub(r"\.([^/]+)\.[0-9a-f]{12}\.kerasbert-new", r"\1", said)
 
 

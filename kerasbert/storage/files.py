@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
@@ -18,6 +19,7 @@ from kerasbert.storage.aside import Aside, shown, sweep, sync
 __all__ = [
     "check_free",
     "digest",
+    "kept",
     "lock",
     "make",
     "new_directory",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 
+NOT_WRITTEN = "cannot write {}: {}. Free space or choose another place"
 REFUSALS = [os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)]
 
 
@@ -49,12 +52,35 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        told = error.strerror or str(error) if isinstance(error, OSError) else None
-        told = told or next((known for known in REFUSALS if known in str(error)), None)
+        told = error.strerror or str(error) if isinstance(error, OSError) else refusal(error)
         if told is None:
             raise
-        where = shown(os.fspath(path))
-        raise InputError(f"cannot write {where}: {told}. Free space or choose another place") from error
+        raise InputError(temporary(error) or NOT_WRITTEN.format(shown(os.fspath(path)), told)) from error
+
+
+def refusal(error: BaseException) -> str | None:
+    """What a disk said, however the library that writes calls it; None of another error."""
+    return next((known for known in REFUSALS if known in str(error)), None)
+
+
+def temporary(error: BaseException) -> str | None:
+    """The line of what a disk refused of files that a library writes for a while; None of another error."""
+    place, told = tempfile.gettempdir(), refusal(error)
+    if told is None or not re.search(rf"{re.escape(place)}/(tmp|kerasbert\.)\w{{8}}\b", str(error)):
+        return None
+    return f"cannot write temporary files in {place}: {told}. Free space there or name another place by TMPDIR"
+
+
+@contextlib.contextmanager
+def kept(place: str | os.PathLike) -> Iterator[None]:
+    """What a disk refuses within is told with where that lies which the same command goes on with."""
+    try:
+        yield
+    except Exception as error:
+        said = temporary(error) or str(error)
+        if "the same command goes on" in said or refusal(error) is None:
+            raise
+        raise InputError(f"{said}. What was made is kept in {place}: the same command goes on") from error
 
 
 def make(folder: Path) -> list[Path]:

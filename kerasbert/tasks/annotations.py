@@ -33,11 +33,13 @@ class Annotated(NamedTuple):
     Args:
         text: str. spans: [start, end, label] each, or objects of them; `Unlabelled` where nobody annotated it.
         utf16: bool, whether offsets count UTF-16 units where nothing else decides.
+        others: int, annotations of the same text that are left out.
     """
 
     text: Any
     spans: Any
     utf16: bool = False
+    others: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,18 +61,23 @@ def _studio(row: object) -> bool:
 
 
 def _of_studio(row: Mapping[str, Any]) -> Annotated:
-    """The first annotation that was not cancelled; of a task without one nothing is known."""
+    """The annotation that is marked as ground truth, else the first that was not cancelled; without one nothing is known."""
     data, done = row["data"], [each for each in row["annotations"] or () if not each.get("was_cancelled")]
+    done.sort(key=lambda each: not each.get("ground_truth"))
     results = (
         [result for result in (done[0].get("result") or ()) if "start" in (result.get("value") or {})] if done else []
     )
-    keys = [str(result.get("to_name", "")) for result in results]
+    keys = list(dict.fromkeys(str(result.get("to_name", "")) for result in results))
+    if len(keys) > 1:
+        raise InputError(
+            f"entities of {len(keys)} texts are marked ({', '.join(keys)}), expected those of one: export one"
+        )
     text = next((data[key] for key in (*keys, "text") if isinstance(data.get(key), str)), None)
     if text is None:
         held = [value for value in data.values() if isinstance(value, str)]
         text = held[0] if len(held) == 1 else None
     spans = [result["value"] for result in results] if done else Unlabelled("no annotation")
-    return Annotated(text, spans, utf16=True)
+    return Annotated(text, spans, utf16=True, others=max(0, len(done) - 1))
 
 
 def _in_studio_min(row: object) -> bool:
@@ -159,19 +166,26 @@ def rows_of(source: Source, rows: Sequence[tuple[int, Any]], task: Task) -> list
     if form is None:
         return None
     found: list[NumberedRow] = []
+    several = 0
     for line, row in rows:
         if format_of(row) is None:
             raise InputError(
                 f"{where(source, line)} is no row of {form.name} as the first one is: {json.dumps(row)!s:.60}"
             )
         try:
-            text, spans, utf16 = (format_of(row) or form).read(row)
+            text, spans, utf16, others = (format_of(row) or form).read(row)
         except InputError as error:
             raise InputError(f"{where(source, line)}: {error}") from None
         if not isinstance(text, str):
             raise InputError(f"{where(source, line)} holds no text, expected a text with entities ({form.name})")
         spans = spans if isinstance(spans, Unlabelled) or not utf16 else _counted(source, line, text, spans)
+        several += others > 0
         found.append((line, _kept(row) | {task.text: text, task.label: spans}))
+    if several:
+        say(
+            f"{source}: {several} of {len(found)} texts have several annotations: of each the one marked as ground truth is "
+            "taken, else the first"
+        )
     return found
 
 

@@ -88,7 +88,10 @@ class Classification(TaskKind):
         return task if task.labels else dataclasses.replace(task, labels=begun.get("labels") or {})
 
     def told(self, source, rows) -> list[str]:
-        return labels.remarks(source, rows.labels or ())
+        found = rows.labels or ()
+        return labels.remarks(source, found) + labels.contradictions(
+            source, rows.texts, [str(x).strip() for x in found]
+        )
 
     def absent(self, task, train, dev) -> list[str]:
         present, known = set(dev.targets.tolist()), set(train.targets.tolist())

@@ -2,19 +2,26 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kerasbert import answers, registry
 from kerasbert import spec as specs
+from kerasbert.answers.tokens import between_masks
+from kerasbert.answers.vector import check_width, width_of
 from kerasbert.checkpoints import source
+from kerasbert.checkpoints.directory import head_names
 from kerasbert.checkpoints.json_files import read_json
+from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.data.sources import check_files
-from kerasbert.errors import InputError, nearest, no_file
+from kerasbert.errors import InputError, nearest, no_file, of_text
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import Task, TaskKind
+from kerasbert.tasks.entailment import columns
 from kerasbert.tasks.task import by_number, read_rows, split_files, table, task_with
+from kerasbert.text.files import held_tokenizer
 
 POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "pooled")  # of `predict.encode`
 PRECISIONS = ("float32", "bfloat16")  # of a model that answers, and of an exported SavedModel
@@ -38,9 +45,11 @@ def task_of(model: str | os.PathLike, options: Mapping[str, object]) -> Task | N
     if not isinstance(task, dict) or task.get("kind") not in answers.KINDS:
         return None
     try:
-        return task_with(task, labels).answering(options)
+        found = task_with(task, labels).answering(options)
     except (TypeError, AttributeError):  # a damaged file, which loading tells of
         return None
+    check_vector(model, found)
+    return found
 
 
 def some_task(model: str | os.PathLike) -> Task | None:
@@ -115,6 +124,86 @@ def spec_of(model: str | os.PathLike) -> specs.Spec | None:
         return None
 
 
+def setting_of(model: str | os.PathLike, path: str) -> Any:
+    """A setting at a dotted path of a model directory of any family; None of others, and where only loading tells."""
+    if source.check(model) != "model":
+        return None
+    held = spec_of(model)
+    return specs.leaves(tree_of(model)).get(path) if held is None else specs.maybe(held, path)
+
+
+def tree_of(model: str | os.PathLike) -> Json:
+    """The settings of a model directory as nested plain values, whatever its family; {} where only loading tells."""
+    if source.check(model) != "model":
+        return {}
+    held = spec_of(model)
+    tree = read_json(Path(model) / "model.json").get("spec") if held is None else specs.to_dict(held)
+    return tree if isinstance(tree, dict) else {}
+
+
+def hidden_of(model: str | os.PathLike) -> int | None:
+    """H of a directory of a model of blocks; None where only loading tells."""
+    hidden, layers = (setting_of(model, path) for path in ("hidden", "blocks.layers"))
+    return hidden if type(hidden) is int and type(layers) is int else None
+
+
+def check_vector(model: str | os.PathLike, task: Task) -> None:
+    """Refuse dimensions of a task of vectors that are more than the model's vectors have; another task is none."""
+    if "dense" in task.how.options and (hidden := hidden_of(model)) is not None:
+        check_width(task.how.options, width_of(task.how.options, hidden))
+
+
+def check_ensemble(models: Sequence[str | os.PathLike]) -> None:
+    """Refuse model directories that do not answer alike, as far as their json tells."""
+    tasks = [task for task in map(some_task, models) if task is not None] if len(models) > 1 else []
+    if len(tasks) < len(models):
+        return
+    facts = [
+        {"kind of task": task.kind, "set of labels": ", ".join(task.labels.values()) or "none", "number of texts": n}
+        for task, n in ((task, len(task.asked)) for task in tasks)
+    ]
+    for model, other in zip(models, facts):
+        for name, value in facts[0].items():
+            if other[name] != value:
+                raise InputError(
+                    f"an ensemble needs one {name}: {models[0]} has {value}, {model} has {other[name]}: leave one out"
+                )
+
+
+def check_head(model: str | os.PathLike, task: str) -> None:
+    """Refuse a model directory without the head that a task needs which it was not trained for."""
+    known = registry.task(task)
+    weights = Path(model) / source.WEIGHTS
+    if source.check(model) != "model" or "prefix" in known.how.options or not weights.is_file():
+        return
+    if known.how.head not in head_names(Safetensors(weights)):
+        raise InputError(
+            f"{model} has no head {known.how.head}, which {task} needs: expected a run of pretraining, or an import, with one"
+        )
+
+
+def check_fill_mask(model: str | os.PathLike, texts: Sequence[str]) -> None:
+    """Refuse texts without a mask, and a model directory without the head that fills one."""
+    if source.check(model) != "model":
+        return
+    check_head(model, "fill-mask")
+    tokenizer = held_tokenizer(model)
+    if tokenizer is None:
+        return
+    for number, text in enumerate(texts):
+        with of_text(number):
+            between_masks(tokenizer, text)
+
+
+def check_zero_shot(model: str | os.PathLike, entailment: str | None) -> None:
+    """Refuse a model directory that tells no entailment."""
+    if source.check(model) != "model":
+        return
+    labels, task = read_json(Path(model) / "model.json").get("labels"), some_task(model)
+    if task is not None or spec_of(model) is not None:
+        columns(task, labels if isinstance(labels, list) else [], entailment)
+
+
 def check_call(model: str | os.PathLike, language: str | None, prompt_name: str | None) -> None:
     """Refuse a language or a prompt's name for a model directory that reads none."""
     if not (language or prompt_name) or source.check(model) != "model" or spec_of(model) is None:
@@ -147,17 +236,32 @@ def check_pooling(pooling: str | None) -> None:
             raise InputError(f"no pooling {pooling!r}.{meant} Expected {known}")
 
 
-def check_dims(dims: Any) -> None:
-    """Refuse what is no number of dimensions; None is all of them."""
-    if dims is not None and (type(dims) is not int or dims < 1):
+def check_dims(dims: Any, model: str | os.PathLike | None = None, pooling: str | None = None) -> None:
+    """Refuse what is no number of dimensions, or more than a vector of a model directory has; None is all of them.
+
+    Args:
+        pooling: of the vectors; None for the model's own.
+    """
+    if dims is None:
+        return
+    if type(dims) is not int or dims < 1:
         raise InputError(f"dims must be a whole number of at least 1. Received: {dims!r}")
+    hidden = None if model is None else hidden_of(model)
+    if model is None or hidden is None:
+        return
+    width = hidden * len((pooling or "").split("+"))
+    if pooling is None and (task := some_task(model)) is not None and "dense" in task.how.options:
+        options = task.how.options
+        width = options["dimensions"] or width_of(options, hidden)
+    if dims > width:
+        raise InputError(f"dims is {dims}, and a vector of this model has {width} numbers")
 
 
 def check_static(dims: Any, sif: Any, model: str | os.PathLike | None = None) -> None:
     """Refuse numbers of which no static embedding is made."""
-    spec = None if model is None or source.check(model) != "model" else spec_of(model)
-    if spec is not None and type(dims) is int and dims > spec.hidden:
-        raise InputError(f"dims is {dims}, and a vector of this model has {spec.hidden} numbers")
+    hidden = None if model is None else hidden_of(model)
+    if hidden is not None and type(dims) is int and dims > hidden:
+        raise InputError(f"dims is {dims}, and a vector of this model has {hidden} numbers")
     if type(dims) is not int or dims < 0:
         raise InputError(f"dims must be a whole number, 0 for all of the encoder. Received: {dims!r}")
     if isinstance(sif, bool) or not isinstance(sif, int | float) or not 0 <= sif < 1:

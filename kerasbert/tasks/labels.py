@@ -36,6 +36,12 @@ def clean(
     Raises:
         InputError: a label is missing, or no text; with file and line, and how many are.
     """
+    nested = next((i for i, value in enumerate(values) if isinstance(value, list | tuple | Mapping)), None)
+    if nested is not None:
+        raise InputError(
+            f"{where(source, lines[nested])}: the label (column {column!r}) is {values[nested]!r:.60}, expected one text. "
+            "Several labels of a text are --task multi_label; a field of an object has to be a column of its own"
+        )
     found = [value if value in known else value.strip() for value in map(_scalar, values)]
     missing = [i for i, value in enumerate(found) if value in MISSING and value not in known]
     if missing:
@@ -199,6 +205,21 @@ def remarks(source: Source, raw: Sequence[object]) -> list[str]:
             f"several{', --task regression learns numbers' if decimal else ''}"
         )
     return found
+
+
+def contradictions(source: Source, texts: Sequence[Any], targets: Sequence[Any]) -> list[str]:
+    """The line about inputs that stand in a file with different answers; none where there are none."""
+    held: dict[Any, Any] = {}
+    differ: dict[Any, tuple[Any, Any]] = {}
+    for text, target in zip(texts, targets):
+        if (first := held.setdefault(text, target)) != target:
+            differ.setdefault(text, (first, target))
+    if not differ:
+        return []
+    text, (one, other) = next(iter(differ.items()))
+    return [
+        f"{source}: {len(differ)} inputs stand there with different labels, such as {text!s:.40} ({one!s:.40} and {other!s:.40})"
+    ]
 
 
 def _alike(values: Collection[str]) -> list[tuple[str, list[str]]]:

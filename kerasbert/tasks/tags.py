@@ -20,6 +20,7 @@ from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import log_odds
 from kerasbert.tasks.exported_kind import MOST_ROWS, Signature
 from kerasbert.tasks.judging import Judged
+from kerasbert.tasks.labels import contradictions
 from kerasbert.tasks.metrics import precision_recall_f1
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.words import split_words
@@ -67,15 +68,16 @@ class Tags(TaskKind):
         return task.optioned({"scheme": scheme_of(tags_of(value, source, line) for line, value in zip(lines, values))})
 
     def told(self, source, rows) -> list[str]:
-        """The scheme, where it is another than BIO; that tags are numbers."""
-        scheme = self.options["scheme"]
+        """The scheme, where it is another than BIO; that tags are numbers; texts that are tagged twice, and differently."""
+        scheme, twice = self.options["scheme"], contradictions(source, rows.texts, rows.labels or ())
         first = next((tag for value in rows.labels or () if not isinstance(value, str) for tag in value), None)
         if isinstance(first, int) and not scheme:
             return [
                 f"{source}: the tags are numbers, which make no entities: they are judged by accuracy. Name them: "
-                "--label-names O,B-PER,I-PER (label_names in Python)"
+                "--label-names O,B-PER,I-PER (label_names in Python)",
+                *twice,
             ]
-        return [f"{source}: the tags are in {scheme}"] if scheme not in ("", "IOB2") else []
+        return [*([f"{source}: the tags are in {scheme}"] if scheme not in ("", "IOB2") else []), *twice]
 
     def check_metric(self, task) -> None:
         super().check_metric(task)

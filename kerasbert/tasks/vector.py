@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.answers.vector import VectorKind, cosines, dense_names
+from kerasbert.answers.vector import VectorKind, check_width, cosines, dense_names
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
@@ -154,7 +154,7 @@ class Vector(TaskKind):
             policy = {"name": name, "dtype": encoder.dtype_policy}
             layers[name] = feedforward.Linear(about["width"], use_bias=about["bias"], **policy)
             shapes[name], width = (None, width), about["width"]
-        vector_losses.check_width(self.options, width)
+        check_width(self.options, width)
         return layers, shapes
 
     def readout(self, task, encoder) -> str | None:

@@ -114,12 +114,6 @@ def sums(options: Mapping[str, Any], vectors: Tensor, batch: Mapping[str, Tensor
     return found[0] | {"label": sum(each["label"] for each in found)}
 
 
-def check_width(options: Mapping[str, Any], width: int) -> None:
-    """Refuse `dims` that are more than the numbers of a vector."""
-    if max(options["dims"], default=0) > width:
-        raise InputError(f"dims are {', '.join(map(str, options['dims']))}, a vector has {width} numbers: lower --dims")
-
-
 def unit(vectors: Tensor) -> Tensor:
     """Vectors of length 1 (torch's `normalize`): float32 [..., H] -> [..., H]."""
     return vectors / ops.sqrt(ops.maximum(ops.sum(ops.square(vectors), axis=-1, keepdims=True), 1e-24))

@@ -12,6 +12,7 @@ from kerasbert.answers import Classification
 from kerasbert.answers.base import softmax
 from kerasbert.errors import InputError
 from kerasbert.tasks import predict
+from kerasbert.tasks.entailment import columns
 from kerasbert.tasks.given import listed
 from kerasbert.tasks.graph_values import BATCH
 
@@ -62,7 +63,7 @@ def zero_shot(
         raise InputError(f"labels must be a list of names, each once. Received: {labels!r:.100}")
     if template.count("{}") != 1:
         raise InputError(f"template must hold {{}} once, for the label. Received: {template!r}")
-    yes, no = _columns(model, entailment)
+    yes, no = columns(getattr(model, "task", None), model.labels or (), entailment)
     pairs = [(text, template.replace("{}", label)) for text in texts for label in labels]
     if not pairs:
         return []
@@ -73,24 +74,6 @@ def zero_shot(
     scores = softmax(values[..., [no, yes]])[..., 1] if alone else softmax(values[..., yes])
     truncated = {pair // len(labels) for pair in encoded.truncated}
     return [_answer(labels, row, i in truncated) for i, row in enumerate(scores)]
-
-
-def _columns(model: "keras.Model", entailment: str | None) -> tuple[int, int]:
-    """The numbers of the labels of entailment and of its opposite."""
-    task = getattr(model, "task", None)
-    if task is None or not task.pair or task.how.per_token or not task.how.answers.labelled or len(model.labels) < 2:
-        raise InputError("zero-shot needs a classifier of pairs (premise, hypothesis), such as one fine-tuned on MNLI")
-    names = [label.lower() for label in model.labels]
-    told = ", ".join(model.labels)
-    if entailment is not None and entailment.lower() not in names:
-        raise InputError(f"the model has no label {entailment!r}. It has: {told}")
-    found = [name for name in names if name.startswith("entail")] or [name for name in names if "entail" in name]
-    if entailment is None and len(found) != 1:
-        raise InputError(f"no label of the model is called entailment. It has: {told}. Name one: entailment=LABEL")
-    yes = names.index(found[0] if entailment is None else entailment.lower())
-    against = [i for i, name in enumerate(names) if name.startswith("contra")]
-    # without such a name, theirs: the first label, or the last where the first is entailment
-    return yes, against[0] if against else len(names) - 1 if yes == 0 else 0
 
 
 def _answer(labels: Sequence[str], scores: np.ndarray, truncated: bool) -> Classification:

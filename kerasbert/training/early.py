@@ -18,16 +18,18 @@ from kerasbert.data.dialects import default_reading
 from kerasbert.data.records import Records
 from kerasbert.data.sources import check_files, check_texts
 from kerasbert.errors import InputError
+from kerasbert.family import check_layers
 from kerasbert.storage import places
 from kerasbert.storage.json_view import Json
 from kerasbert.storage.remote import is_remote
+from kerasbert.tasks import early_checks
 from kerasbert.tasks.early_checks import LARGEST, check_positions
 from kerasbert.tasks.task import Task, find_task, split_files
 from kerasbert.text.knowledge import graph_of
 from kerasbert.training import adversarial, on_task, runs, splits
-from kerasbert.training.config import FinetuneConfig, LabelledConfig
+from kerasbert.training.config import FinetuneConfig, LabelledConfig, RunConfig
 from kerasbert.training.pretrain_config import PretrainConfig
-from kerasbert.training.strategy import check_strategy, parse
+from kerasbert.training.strategy import check_devices, check_strategy, parse
 
 if TYPE_CHECKING:
     import keras
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from kerasbert.tasks.ensemble import Ensemble
     from kerasbert.tasks.tables import Data
 
-
+DROPOUT = ("dropout", "attention.dropout")  # what may change of trained weights
 TASK = "task."  # before the names of options of the task's kind, among the changes
 
 
@@ -61,6 +63,10 @@ def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, 
     fields = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
     fields |= {"layers": config.layers, "auxiliary_lm": config.auxiliary_lm, "labels": labels_of(config.label_names)}
     found = find_task(task, **fields, metric=registry.metric_name(config.metric))
+    if config.label_column and "prefix" in found.how.options and not find_task(task).label:
+        raise InputError(
+            f"label_column is {config.label_column!r}, and a {found.name} has none: what it learns to write is text_b_column"
+        )
     changes, options = parted(adversarial.parted(config.changes)[0])
     said = {"prefix": config.prefix, "loss": config.loss, "dims": config.dims and list(config.dims)}
     options |= {name: value for name, value in said.items() if value is not None}
@@ -74,6 +80,62 @@ def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, 
     if config.label_names and not found.answer_kind.labelled:
         raise InputError(f"label_names are given, and a {found.kind} has no labels of numbers: leave them out")
     return found, changes
+
+
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Refuse changes of the Spec of trained weights."""
+    if wrong := [path for path in changes if path not in DROPOUT and not path.startswith(("lora.", "adapters."))]:
+        raise InputError(
+            f"cannot change {', '.join(wrong)} of trained weights: dropout may change, lora.* and adapters.* may be added"
+        )
+
+
+def check_start(model: str | os.PathLike, task: Task, changes: Mapping[str, Any], config: FinetuneConfig) -> None:
+    """Refuse what a model directory cannot be trained to, by its model.json."""
+    content = read_json(Path(model) / "model.json")
+    _check_spec(model, changes)
+    layers = early_checks.setting_of(model, "blocks.layers")
+    if type(layers) is int:
+        check_layers(config.layers or "last", layers)
+        if config.reinit and config.reinit > layers:
+            raise InputError(f"reinit is {config.reinit}, and {model} has {layers} layers: take fewer")
+    held = content.get("task")
+    held = held if isinstance(held, dict) else {}
+    if config.keep_head and not held:
+        raise InputError("keep_head needs the directory of a fine-tuned model, received another model")
+    if config.keep_head and held.get("kind") != task.kind:
+        raise InputError(
+            f"the head of {model} is for {held.get('kind')}, expected {task.kind}: leave keep_head out to train a new one"
+        )
+    if "dense" in task.how.options:
+        early_checks.check_vector(model, task.how.started(task, held))
+
+
+def _check_spec(model: str | os.PathLike, changes: Mapping[str, Any]) -> None:
+    """Refuse changes of a Spec that it has not, or a second adaptation."""
+    spec, tree = early_checks.spec_of(model), early_checks.tree_of(model)
+    if tree:
+        specs.check_changes(tree, changes)
+    if spec is not None and spec != spec.base and (added := [path for path in changes if path not in DROPOUT]):
+        raise InputError(f"{model} is adapted already: leave {', '.join(added)} out to train that further")
+
+
+def check_places(config: RunConfig) -> None:
+    """Refuse GPUs that there are not, and a batch that the devices cannot share."""
+    check_devices(config.strategy)
+    count = 1 if config.strategy in ("auto", "multiworker") else parse(config.strategy).count or 1
+    if config.batch % (count * config.accumulate):
+        raise InputError(
+            f"batch {config.batch} is not a multiple of {count} devices x {config.accumulate} micro-batches: change --batch or "
+            "--accumulate"
+        )
+
+
+def check_together(config: LabelledConfig) -> None:
+    """Refuse options of one task where several are learnt together."""
+    for option in ("keep_head", "few_shot", "constraint", "reinit", "adversarial"):
+        if getattr(config, option, None):
+            raise InputError(f"{option} is of one task, received several: leave it out, or fine-tune them one by one")
 
 
 def check_train(split: splits.Split, data: "Data") -> None:
@@ -91,8 +153,15 @@ def check_finetune(
     Raises:
         InputError: as of `finetune`.
     """
-    found, _ = declared(task, config)
+    check_rows(check_options(model, task, config), data, config, model)
+
+
+def check_options(model: Any, task: str | Task, config: FinetuneConfig) -> Task:
+    """The task; what a fine-tuning will refuse of it, of its options and of its model is refused."""
+    found, changes = declared(task, config)
     check_strategy("finetune", config.strategy)
+    check_places(config)
+    check_changes(changes)
     if config.graph is not None:
         check_files([config.graph])
         graph_of(config.graph)
@@ -102,7 +171,8 @@ def check_finetune(
         source.check_tokenizer(model)
         if source.check(model) == "model":
             check_positions(model, config.length)
-    check_rows(found, data, config, model)
+            check_start(model, found, changes, config)
+    return found
 
 
 def check_rows(
@@ -132,9 +202,8 @@ def check_further(model: str | os.PathLike, data: Any, settings: Mapping[str, An
     Args:
         settings: of a training, those that were given: strategy, metric, length, teacher, unlabelled, cache.
     """
-    from kerasbert.tasks import early_checks
-
     check_strategy("finetune", settings.get("strategy", "auto"))
+    check_devices(settings.get("strategy", "auto"))
     early_checks.check_numbers(settings.get("length"))
     if settings.get("unlabelled"):
         check_texts(settings["unlabelled"])
@@ -166,13 +235,16 @@ def check_pretrain(
     fields = {name: value for name, value in settings.items() if name not in ("model", "data")}
     config = PretrainConfig(**fields)
     check_strategy(None, config.strategy)
+    if not config.phases:
+        check_places(config)
     if config.warmup is not None and config.steps is not None and config.warmup > config.steps:
         raise InputError(
             f"warmup {config.warmup} is more than the {config.steps} steps: lower --warmup or raise --steps"
         )
-    if isinstance(model, str) and not os.path.exists(model) and (row := registry.shipped_model(model)):
-        for path in changes or {}:
-            specs.check_path(path, specs.leaves(row["spec"]))
+    if isinstance(model, str | os.PathLike) and os.path.exists(model):
+        source.check(model)
+    elif isinstance(model, str) and (row := registry.shipped_model(model)):
+        specs.check_changes(row["spec"], changes or {})
     if config.on_task is not None:
         known = find_task(config.on_task)
         check_files([path for path in split_files(settings["data"], task=known).values() if isinstance(path, Path)])

@@ -20,6 +20,7 @@ from kerasbert.text.knowledge import KnowledgeGraph
 from kerasbert.text.tree import with_knowledge
 from kerasbert.training import model_files
 from kerasbert.training.config import FinetuneConfig
+from kerasbert.training.early import DROPOUT, check_changes
 from kerasbert.training.precision import precision
 
 if TYPE_CHECKING:
@@ -30,12 +31,9 @@ def encoder(
     model: "str | os.PathLike | keras.Model | Ensemble", changes: Mapping[str, object], config: FinetuneConfig
 ) -> tuple[Any, str, str]:
     """The encoder to train, its name, and the hash of the weights that it starts from."""
-    adapted = {path: value for path, value in changes.items() if path.startswith(("lora.", "adapters."))}
-    changes = {path: value for path, value in changes.items() if path not in adapted}
-    if set(changes) - {"dropout", "attention.dropout"}:
-        raise InputError(
-            f"cannot change {', '.join(changes)} of trained weights: dropout may change, lora.* and adapters.* may be added"
-        )
+    check_changes(changes)
+    adapted = {path: value for path, value in changes.items() if path not in DROPOUT}
+    changes = {path: value for path, value in changes.items() if path in DROPOUT}
     encoder, name, digest = _held(model, changes, config.precision)
     if not adapted:
         return encoder, name, digest

@@ -41,7 +41,7 @@ class Run:
         place: Path, or str where it is an address.
         description: what run.json holds.
         finished: whether it had done all its steps when opened.
-        beside: where it lies while the older run has its place; None of another run.
+        beside: where it lies while the older run has its place; None of another run. discarded: whether it was deleted there.
     """
 
     place: Path | str
@@ -49,6 +49,7 @@ class Run:
     finished: bool
     waiting: list[str] = dataclasses.field(default_factory=list)
     beside: Path | None = None
+    discarded: bool = False
     _aside: Aside | None = None  # of the process that began it
 
     @property
@@ -85,6 +86,7 @@ class Run:
         """Delete what was begun beside an older run."""
         if self._aside is not None:
             self._aside.discard()
+            self.discarded = True
         self.beside = self._aside = None
 
     @contextlib.contextmanager
@@ -93,10 +95,10 @@ class Run:
         try:
             yield
         except InputError as error:
-            if not isinstance(error.__cause__, OSError) or self._aside is not None:  # else it is deleted
+            if self._aside is not None or self.discarded:
                 raise
-            told = f"{error}. What was made is kept in {self.directory}: the same command goes on"
-            raise InputError(told) from error.__cause__
+            with files.kept(self.directory):
+                raise error
 
     def finish(self) -> None:
         """Write down that all steps were made."""

@@ -24,6 +24,7 @@ from kerasbert.tasks.task import Task, find_task
 from kerasbert.training import runs, sampling
 from kerasbert.training.best_weights import BestOfTasks
 from kerasbert.training.config import TasksConfig
+from kerasbert.training.early import check_together
 from kerasbert.training.feed import Feed
 from kerasbert.training.finetune import FineTuning
 from kerasbert.training.job import Job, run
@@ -85,11 +86,7 @@ class SeveralTasks(Job):
         config: TasksConfig,
     ) -> None:
         sampling.check(config.sampling)
-        for option in ("keep_head", "few_shot", "constraint", "reinit", "adversarial"):
-            if getattr(config, option):
-                raise InputError(
-                    f"{option} is of one task, received several: leave it out, or fine-tune them one by one"
-                )
+        check_together(config)
         self.config = config
         changes = dict(config.changes or {})
         self.own = {path: value for path, value in changes.items() if path.startswith(OWN)}

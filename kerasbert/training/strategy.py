@@ -10,7 +10,9 @@ run on hardware.
 """
 
 import dataclasses
+import glob
 import re
+import sys
 from typing import Any
 
 from kerasbert.errors import InputError, install, nearest
@@ -18,6 +20,7 @@ from kerasbert.lazy import Module
 from kerasbert.training import multiworker
 
 tf = Module("tensorflow")  # a name is taken apart without it
+UNCOUNTED = ("/dev/kfd", "/dev/dxg", "/dev/nvmap", "/dev/nvhost*")  # GPUs of AMD, Windows (WSL) and Jetson
 FORMS = "auto, cpu, cpu:N, gpu, gpu:N, tpu:local, tpu:NAME, tpu:NAME@ZONE, multiworker"
 
 
@@ -69,6 +72,16 @@ def check_strategy(kind: str | None, name: str) -> None:
         raise InputError(f"{kind} runs on one machine: choose another --strategy than 'multiworker'")
     if name != "auto":
         parse(name)
+
+
+def check_devices(name: str) -> None:
+    """Refuse more GPUs than Linux has files of: TensorFlow, which counts them itself, takes seconds to be imported."""
+    place = Place("auto") if name in ("auto", "multiworker") else parse(name)
+    if place.kind != "gpu" or sys.platform != "linux" or any(map(glob.glob, UNCOUNTED)):
+        return
+    found = len(glob.glob("/dev/nvidia[0-9]*"))
+    if place.count is not None and place.count > found:
+        raise InputError(f"strategy {name!r} needs {place.count} GPU(s), this machine has {found}: take auto or cpu")
 
 
 def described(name: str) -> str:

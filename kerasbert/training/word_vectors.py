@@ -72,6 +72,13 @@ class VectorSettings:
             raise InputError(f"seed must be a whole number from 0 to 2^31. Received: {self.seed!r}")
 
 
+NOT_OF = {  # setting -> kinds that do not read it
+    **dict.fromkeys(("ngrams", "buckets"), ("word2vec", "glove")),
+    **dict.fromkeys(("skipgram", "negative"), ("glove",)),
+    "batch": ("word2vec", "fasttext"),
+}
+
+
 class Sentences:
     """The lines of files as lists of words, as often as they are asked for."""
 
@@ -112,6 +119,8 @@ def train_vectors(
         InputError: a file that is missing or does not decode, a setting that is none, a text with too few words.
     """
     chosen = VectorSettings(**settings)
+    if wrong := [name for name in settings if chosen.kind in NOT_OF.get(name, ())]:
+        raise InputError(f"{', '.join(wrong)} would not be used by {chosen.kind}: leave it out")
     format = format or ("fasttext" if chosen.kind == "fasttext" else "vec")
     _check_format(format, chosen.kind)
     if out is not None:

@@ -212,7 +212,7 @@ def _ledger(options: argparse.Namespace) -> None:
     source = options.task or next(path for path in options.artefacts if Path(path).is_dir())
     task, rows = ledger.labelled(source, options.data)
     found = [ledger.measure(path, task, rows) for path in options.artefacts]
+    print(json.dumps(found) if options.json else ledger.show(found), flush=True)  # whatever becomes of the files
     if options.out:
         with files.new_directory(options.out, options.overwrite) as folder:
             ledger.write(found, folder)
-    print(json.dumps(found) if options.json else ledger.show(found))

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kerasbert import registry
@@ -16,8 +17,8 @@ from kerasbert.tasks import early_checks
 from kerasbert.tasks.early_checks import check_positions
 from kerasbert.tasks.exported_kind import READERS
 from kerasbert.training import early, recipe
-from kerasbert.training.strategy import check_strategy
-from ..distill.recipes import find_recipe
+from kerasbert.training.strategy import check_devices, check_strategy
+from ..distill.recipes import DistillConfig, check_taught, find_recipe, layer_map, spread
 from ..prune import masks
 from ..quantize.schemes import SCHEMES
 
@@ -40,10 +41,17 @@ def check_compress(run: Any, settings: Mapping[str, Any]) -> None:
     """
     _check_file(settings)
     source.check_tokenizer(run)
-    if source.check(run) == "model":
-        check_positions(run, settings.get("length"))
-        if not settings.get("task"):  # fill-mask is of a model without one
-            _check_labelled(run, settings.get("data"))
+    if source.check(run) != "model":
+        return
+    lengths = settings.get("lengths")
+    for length in (settings.get("length"), *(lengths if isinstance(lengths, list) else ())):
+        check_positions(run, length)
+    if settings.get("task"):  # fill-mask is of a model without one
+        early_checks.check_head(run, settings["task"])
+        return
+    if settings.get("options"):
+        early_checks.task_of(run, settings["options"])
+    _check_labelled(run, settings.get("data"))
 
 
 def _check_file(settings: Mapping[str, Any]) -> None:
@@ -72,11 +80,12 @@ def check_stages(
 ) -> None:
     """Refuse what the stages of a plan will refuse of their arguments and files."""
     check_strategy("a plan", strategy or "auto")
+    check_devices(strategy or "auto")
     for name, settings in stages:
         if name == "trim":
             check_texts(list(settings["texts"]))
         elif name == "distill":
-            _check_student(settings["student"])
+            _check_student(settings["student"], run, settings)
         elif name == "heads":
             check_share("heads", settings["share"], run, data)
         elif name == "prune":
@@ -102,28 +111,54 @@ def check_distill(teacher: Any, student: str, data: str, settings: Mapping[str, 
     if not all(type(layer) is int and layer >= 0 for layer in settings.get("layers") or ()):
         raise InputError(f"layers must be numbers such as 2,4,6. Received: {settings['layers']}")
     names = ("recipe", "losses", "temperature", "layers")
-    find_recipe(settings.get("recipe", "soft"), *(settings.get(name) for name in names[1:]))
-    check_strategy("distill", settings.get("strategy", "auto"))
-    _check_student(student)
+    recipe = find_recipe(settings.get("recipe", "soft"), *(settings.get(name) for name in names[1:]))
+    config = DistillConfig(**settings)
+    check_strategy("distill", config.strategy)
+    early.check_places(config)
+    _check_student(student, teacher, settings)
     if not os.path.isfile(os.path.join(data, MANIFEST)):
         early.check_further(teacher, data, settings)
+        if (found := early_checks.task_of(teacher, {})) is not None:
+            check_taught(found.kind, found.how.taught, recipe.losses)
         if not os.path.exists(data):
             raise no_file(data)
 
 
-def _check_student(student: str) -> None:
-    """Refuse what is no student."""
+def _check_student(student: str, teacher: Any = None, settings: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Refuse what is no student, or cannot learn from the teacher.
+
+    Args:
+        teacher: directory of the model that it learns from. settings: of `distill`: layers, changes.
+    """
+    changes, count = settings.get("changes") or {}, layers_of(teacher)
     if student == "half" or student.isdecimal():
-        return
-    if os.path.isdir(student):
-        source.check(student)
-        return
-    try:
-        registry.check_name("model", student)
-    except InputError as error:
-        raise InputError(
-            f"no student {student!r}, expected 'half', a number of layers or a directory; {error}"
-        ) from error
+        own = max(1, (count or 2) // 2) if student == "half" else int(student)
+        if count is not None:
+            spread(own, count)
+        known = early_checks.tree_of(teacher)
+    elif os.path.isdir(student):
+        if source.check(student) == "model" and (wrong := set(changes) - set(early.DROPOUT)):
+            raise InputError(f"cannot change {', '.join(wrong)} of trained weights: only dropout may change")
+        own, known = layers_of(student), {}
+    else:
+        try:
+            registry.check_name("model", student)
+        except InputError as error:
+            raise InputError(
+                f"no student {student!r}, expected 'half', a number of layers or a directory; {error}"
+            ) from error
+        known = (registry.shipped_model(student) or {}).get("spec", {})
+        own = changes.get("blocks.layers", specs.leaves(known).get("blocks.layers"))
+    if known:
+        specs.check_changes(known, changes)
+    if settings.get("layers") and count is not None and type(own) is int:
+        layer_map(own, count, settings["layers"])
+
+
+def layers_of(model: Any) -> int | None:
+    """How many layers a model directory has; None of others, and where only loading tells."""
+    found = early_checks.setting_of(model, "blocks.layers") if isinstance(model, str | os.PathLike) else None
+    return found if type(found) is int else None
 
 
 def check_share(
@@ -139,8 +174,7 @@ def check_share(
 
 def check_layers(run: "str | os.PathLike | keras.Model", keep: Sequence[int]) -> None:
     """Refuse layers that a model directory has not, or one twice."""
-    found = early_checks.spec_of(run) if source.check(run) == "model" else None
-    most = specs.maybe(found, "blocks.layers", None)
+    most = layers_of(run)
     if most is not None and (wrong := next((i for i in keep if i >= most), None)) is not None:
         raise InputError(f"no layer has number {wrong}, expected 0 to {most - 1}")
     if len(set(keep)) < len(keep):
@@ -182,11 +216,17 @@ def check_ledger(artefacts: Iterable[str], task: str | None, data: "Data") -> No
     model = task or next((path for path in artefacts if os.path.isdir(path)), None)
     if model is None:
         raise InputError("no model directory among the artefacts: give one by --task, it says how the rows are read")
+    found = early_checks.task_of(model, {})
     for path in artefacts:
-        if not os.path.isdir(path):
-            bundle.read(path)
-    for path in (model, *(path for path in artefacts if os.path.isdir(path))):
-        source.check(path)
+        if os.path.isdir(path):
+            other = early_checks.task_of(path, {})
+            kind = other.kind if other is not None else None
+        else:
+            kind = bundle.read(path).kind
+        if found is not None and kind is not None and kind != found.kind:
+            raise InputError(
+                f"{path} is of the kind {kind}, {model}, whose rows are read, of {found.kind}: leave it out"
+            )
     _check_labelled(model, data)
 
 

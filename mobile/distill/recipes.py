@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -129,6 +129,7 @@ class DistillConfig(LabelledConfig):
     masking: Mapping[str, Any] | None = option(
         None,
         "on records, settings of the masked LM as json",
+        metavar='{"rate":0.2}',
         read=json.loads,
         python="A dict, or the settings themselves",
     )
@@ -147,6 +148,15 @@ def find_recipe(
         recipe = RECIPES[recipe]
     given = {"losses": losses, "temperature": temperature, "layers": layers}
     return dataclasses.replace(recipe, **{name: value for name, value in given.items() if value is not None})
+
+
+def check_taught(kind: str, taught: Collection[str], losses: Collection[str]) -> None:
+    """Refuse a kind whose answers no student can be taught, or not by these losses; `taught`: those that go with it."""
+    if not taught:
+        raise InputError(f"a student cannot be taught the answers of a {kind}: fine-tune the student itself")
+    told = f"the loss soft compares classes, the teacher's task is a {kind}: take logits (--loss logits=1)"
+    if "soft" in losses and "soft" not in taught:
+        raise InputError(told)
 
 
 def layer_map(student: int, teacher: int, layers: Sequence[int] | None = None) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ from kerasbert.training.splits import split
 from kerasbert.training.strategy import strategy as find_strategy
 from . import models
 from .program import Imitation, LabelImitation, TokenImitation
-from .recipes import DistillConfig, find_recipe
+from .recipes import DistillConfig, check_taught, find_recipe
 from .student_start import copy_encoder
 from .texts import TextsFeed, teachers_answers
 
@@ -191,15 +191,7 @@ class OnTexts(Distilling):
 
     def _check(self) -> None:
         """Refuse losses that the rows and the task do not go with."""
-        taught = self.task.how.taught
-        if not taught:
-            raise InputError(
-                f"a student cannot be taught the answers of a {self.task.kind}: fine-tune the student itself"
-            )
-        if "soft" in self.recipe.losses and "soft" not in taught:
-            raise InputError(
-                f"the loss soft compares classes, the teacher's task is a {self.task.kind}: take logits (--loss logits=1)"
-            )
+        check_taught(self.task.kind, self.task.how.taught, self.recipe.losses)
         if self.split.train is None and "labels" in self.recipe.losses:
             raise InputError("the loss labels needs a train file with labels, none was given: leave the loss out")
         if self.recipe.answers and self.split.dev is None:

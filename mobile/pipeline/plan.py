@@ -202,11 +202,15 @@ def run_plan(
     data = plan.rows()
     strategy = resolve(plan.strategy)
     find_strategy(strategy)  # before TensorFlow computes anything, after which a CPU can no longer be divided
-    task = ledger.find_task(plan.model)
-    known = split(task, data, start=plan.model)  # before any work: the data fit the model
+    known = split(ledger.find_task(plan.model), data, start=plan.model)  # before any work: the data fit the model
     state = _open(work, out, plan.description(), overwrite)
-    if known.held_out:
-        data = known.apart()
+    with files.kept(work):
+        return _go_on(plan, out, work, state, strategy, known, quiet)
+
+
+def _go_on(plan: Plan, out: Path, work: Path, state: Json, strategy: str, known: Split, quiet: bool) -> Json:
+    """`run_plan`, in the folder of its stages."""
+    task, data = ledger.find_task(plan.model), known.apart() if known.held_out else plan.rows()
     artefacts = _directories(plan, work, state, strategy, data, quiet)
     if not (state["report"] and out.is_file() and files.sha256(out) == state["sha256"]):
         model_files.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet)

@@ -171,6 +171,22 @@ def test_a_folder_that_is_neither(tmp_path):
         kb.load(tmp_path)
 
 
+def test_what_is_made_for_a_while_is_called_as_it_was_given(tmp_path, monkeypatch, capsys):
+    """Errors named a temporary folder of ours in the place of the file that was given."""
+    (tmp_path / "vectors.vec").write_text("2 3\ncat 1 0 0\nsat 0 1 0\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["export-checkpoint", "vectors.vec", "out", "--to", "hf"]) == 2
+    (told,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert f"{tmp_path}/vectors.vec" in told
+    assert "/model" not in told
+
+
+def test_the_tokenizer_of_a_model_directory_is_taken(cut, tmp_path):
+    (tmp_path / "corpus.txt").write_text("the cat sees\n\na dog runs\n")
+    assert kb.load_tokenizer(cut).digest() == kb.load_tokenizer(cut / "tokenizer").digest()
+    assert main(["data", str(tmp_path / "corpus.txt"), "--tokenizer", str(cut), "--out", str(tmp_path / "r")]) == 0
+
+
 @pytest.mark.slow
 def test_a_folder_is_converted_before_a_device_is_touched(folder):
     """`finetune FOLDER --strategy cpu:2`: a CPU can be divided only before TensorFlow's first operation."""

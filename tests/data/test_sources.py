@@ -104,3 +104,49 @@ def test_bad_corpora(tmp_path):
         list(read_documents([tmp_path / "empty.txt"]))
     with pytest.raises(InputError, match=r"number\.jsonl, line 1: field 'text' holds no text"):
         list(read_documents([tmp_path / "number.jsonl"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.tsv", "text,label\na film,pos\n", "Its columns stand apart by ',': pass --delimiter ','"),
+        (
+            "a.tsv",
+            "text\tlabel\ra film\tpos\rb\tneg\r",
+            "its lines end in carriage returns alone: pass --delimiter tab",
+        ),
+        ("a.jsonl", '{"id": 1, "doc": {"text": "a film"}}\n', "'doc' holds a field of that name: take it out"),
+        ("a.json", '{"data": [{"text": "a film"}]}', "'data' holds rows: write them alone, an object a line"),
+        ("a.json", '[{"data": {"text": "x"}, "annotations": []}]', "It is an export of Label Studio.*: export CSV"),
+    ],
+)
+def test_a_table_without_the_column_says_what_it_looks_like(tmp_path, name, content, told):
+    path = tmp_path / name
+    path.write_bytes(content.encode())
+    with pytest.raises(InputError, match=told):
+        list(sources.table_rows(path, sources.file_format(path), ["text", "label"] if "tsv" in name else ["text"]))
+
+
+def test_lines_of_json_are_read_whatever_the_name(tmp_path):
+    """A csv of them was told to have no header, and --columns text,label made texts of braces."""
+    path = tmp_path / "a.csv"
+    path.write_text('{"text": "a, b", "label": "pos"}\n{"text": "c", "label": "neg"}\n')
+    assert sources.file_format(path) == "jsonl"
+    assert [row["text"] for _, row in sources.table_rows(path, "jsonl", ["text"])] == ["a, b", "c"]
+
+
+def test_a_nul_behind_the_head_is_told_with_its_line(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"text,label\n" + b"a film,pos\n" * 20_000 + b"a\0b,pos\n")
+    with pytest.raises(InputError, match="a.csv, line 20002: a NUL character, which no text holds"):
+        list(sources.table_rows(path, "csv", ["text"]))
+
+
+def test_a_mark_of_utf_8_before_bytes_that_are_none(tmp_path):
+    """--encoding was advised, and the mark goes before it: there was no way on."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xef\xbb\xbftext;label\r\n" + "café – fin;pos\r\n".encode("cp1252") * 9)
+    with pytest.raises(
+        InputError, match=r"line 2: byte 0xe9 is not UTF-8. Its byte order mark says UTF-8.*save it in one"
+    ):
+        list(sources.table_rows(path, "csv", ["text"], encoding="cp1252"))

@@ -123,9 +123,13 @@ def test_another_plan_in_the_folder_is_refused(experiment, tmp_path):
     text = tmp_path / "mine.txt"
     text.write_text("a line\n")
     out = tmp_path / "lab"
+    with pytest.raises(InputError, match="mine.txt has 6 characters, and an update of two reads 512 tokens"):
+        plan.make("two", out, seeds=3, minutes=5.0, text=text)
+    assert not out.exists()
+    text.write_text("a line\n" * 100)
     begun = plan.make("two", out, seeds=3, minutes=5.0, text=text)
     assert plan.make("two", out, seeds=3, minutes=5.0, text=text).factor == begun.factor < 1
-    assert (out / plan.TEXT).read_text() == "a line\n"
+    assert (out / plan.TEXT).read_text() == "a line\n" * 100
     for said, change in (
         ("seeds", {"seeds": 4}),
         ("minutes", {"minutes": 6.0}),

@@ -192,6 +192,16 @@ def test_two_stacks_are_refused():
         look(model, "river", SENTENCES)
 
 
+def test_a_sentence_that_is_truncated_before_the_word_is_left_out(encoder, capsys):
+    long = " ".join(["the cat"] * 40) + " river"
+    about = look(encoder, "river", (*SENTENCES[:3], long))
+    assert about["sentences"] == list(SENTENCES[:3])
+    assert len(about["masked"]["sentences"] if about["masked"] else SENTENCES[:3]) == 3
+    assert "1 of 4 sentences are left out: the tokens of 'river' are not found in 'the cat" in capsys.readouterr().err
+    with pytest.raises(InputError, match="are not found in 1 of 3 sentences: 'the cat.*truncated to 32 tokens"):
+        look(encoder, "river", (*SENTENCES[:2], long))
+
+
 def test_what_is_asked_is_checked(tmp_path):
     assert early.asked(None, None) == early.asked("bank", None) == ("bank", early.SHIPPED["bank"])
     assert early.asked("apple", None) == ("apple", early.SHIPPED["apple"])
@@ -200,10 +210,42 @@ def test_what_is_asked_is_checked(tmp_path):
         early.asked("river", None)
     many = tmp_path / "many.txt"
     many.write_text("a river\n" * 25)
-    with pytest.raises(InputError, match="25 sentences of .* hold the word 'river', expected at most 24"):
-        early.asked("river", many)
     with pytest.raises(InputError, match="0 of 25 sentences of .* hold the word 'iver', expected 3 or more"):
         early.asked("iver", many)
+
+
+def test_what_of_a_file_is_not_drawn_is_said(tmp_path, capsys):
+    many = tmp_path / "many.txt"
+    many.write_text("\n".join(f"river {i}" for i in range(300)) + "\nno such word\n")
+    word, held = early.asked("river", many)
+    assert (word, len(held), held[-1]) == ("river", 24, "river 23")
+    assert "300 of 301 sentences of" in (said := capsys.readouterr().err)
+    assert "hold the word 'river', the first 24 are drawn" in said
+    table = tmp_path / "table.csv"
+    table.write_text('id,text\n1,"the river, here"\n2,a river\n3,rivers\n4,River!\n')
+    assert early.asked("river", table)[1] == ("the river, here", "a river", "River!")
+    assert "3 of 4 sentences of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("word", "lines", "held"),
+    [
+        ("银行", ["我去银行取钱", "银行在河边", "她在银行工作", "没有"], 3),  # no blanks between words
+        ("ねこ", ["ねこがいる", "白いねこ", "ねこ"], 3),
+        ("ธนาคาร", ["ไปธนาคาร", "ธนาคารกลาง", "ธนาคาร"], 3),
+        (
+            "caf\u00e9",
+            ["un caf\u00e9", "le cafe\u0301 noir", "Caf\u00c9!"],
+            3,
+        ),  # one letter, or a letter and its accent
+        ("bank", ["我的bank账户", "a bank", "bank?", "banks", "bank_1"], 3),
+        ("बैंक", ["यह बैंक है", "बैंक", "वह बैंक", "बैंकों में"], 3),  # a vowel sign goes on with the word
+    ],
+)
+def test_words_of_other_languages(tmp_path, word, lines, held):
+    path = tmp_path / "lines.txt"
+    path.write_text("\n".join(lines), "utf-8")
+    assert len(early.asked(word, path)[1]) == held
 
 
 def test_the_probability_of_a_masked_token_is_that_of_the_head(encoder, found):

@@ -174,6 +174,20 @@ def test_what_annotators_left_open_is_counted(tmp_path, capsys):
     assert len(answer_tables.read(path, ["words"], NER).texts()) == 4  # all are predicted
 
 
+def test_of_several_annotators_one_is_taken_and_that_is_said(tmp_path, capsys):
+    both = [{"result": results(SPANS[:1])}, {"result": results(SPANS)}, {"result": [], "was_cancelled": True}]
+    assert tags(written(tmp_path, "a.json", [STUDIO | {"annotations": both}])) == [["B-ORG", *"OOOOOO"]]
+    assert "1 of 1 texts have several annotations: of each the one marked as ground truth" in capsys.readouterr().err
+    both[1]["ground_truth"] = True
+    assert tags(written(tmp_path, "b.json", [STUDIO | {"annotations": both}, STUDIO])) == [TAGS, TAGS]
+    other = [{"to_name": "title", "value": {"start": 0, "end": 1, "labels": ["X"]}}]
+    both[1]["result"] = [*results(SPANS), *other]
+    with pytest.raises(
+        InputError, match=r"line 1: entities of 2 texts are marked \(text, title\), expected those of one"
+    ):
+        tags(written(tmp_path, "c.json", [STUDIO | {"annotations": both}]))
+
+
 def test_label_studio_counts_utf16_units_unless_the_annotation_says_otherwise(tmp_path):
     text = "\U0001f4a9 Zoe sees \U0001f4a9 Eve"
     spans = [(3, 6, "Zoe"), (15, 18, "Eve")]  # 2 to 5 and 13 to 16 in characters

@@ -100,3 +100,15 @@ def test_a_large_file_is_not_read_twice(tmp_path, monkeypatch):
         early_checks.check_rows(TASK, str(tmp_path / "x.tsv"))
     monkeypatch.setattr(early_checks, "LARGEST", 9)
     early_checks.check_rows(TASK, str(tmp_path / "x.tsv"))
+
+
+def test_settings_of_families_with_a_spec_of_their_own(tmp_path):
+    """They are read of the json; the Spec's class would need Keras."""
+    own = model(tmp_path, family="roformer", spec={"hidden": 8, "blocks": {"layers": 4}, "rotary": {"values": True}})
+    assert early_checks.spec_of(own) is None
+    assert (early_checks.setting_of(own, "blocks.layers"), early_checks.hidden_of(own)) == (4, 8)
+    with pytest.raises(InputError, match="dims is 9, and a vector of this model has 8 numbers"):
+        early_checks.check_dims(9, own)
+    early_checks.check_dims(16, own, "mean+max")
+    assert early_checks.hidden_of(model(tmp_path, family="elmo", spec={"hidden": 8})) is None
+    early_checks.check_dims(9, tmp_path)

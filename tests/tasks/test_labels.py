@@ -112,3 +112,26 @@ def test_targets_are_standardised_exactly_and_back():
         InputError, match=r"all 3 numbers in column 'label' of the training rows are 5, expected different"
     ):
         find("regression").fitted(find_task("regression"), "a.csv", np.full(3, 5.0))
+
+
+@pytest.mark.parametrize(("label", "shown"), [('["pos"]', r"\['pos'\]"), ('{"name": "pos"}', r"\{'name': 'pos'\}")])
+def test_a_label_within_something_is_no_label(tmp_path, label, shown):
+    """They became classes called "['pos']"."""
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"text": "a film {i}", "label": {label}}}\n' for i in range(3)))
+    with pytest.raises(
+        InputError, match=rf"line 1: the label \(column 'label'\) is {shown}, expected one text.*multi_label"
+    ):
+        find_labels(find_task("classification"), path)
+
+
+def test_texts_that_stand_there_with_different_labels_are_told(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\na film,pos\na film, pos\nthe cat,pos\nthe cat,neg\nthe cat,neg\nthe dog,neg\n")
+    task = find_labels(find_task("classification"), path)
+    told = [line for line in task.how.told(path, read_rows(task, path)) if "different labels" in line]
+    assert told == [f"{path}: 1 inputs stand there with different labels, such as the cat (pos and neg)"]
+    path = tmp_path / "a.conll"
+    path.write_text("Zoe B-PER\nsang O\n\nZoe O\nsang O\n\nEve B-PER\n\n")
+    task = find_labels(find_task("ner"), path)
+    assert "1 inputs stand there with different labels" in task.how.told(path, read_rows(task, path))[-1]

@@ -1,7 +1,9 @@
 """Strategies by name, the TPU's client replaced by a fake, and what is checked before a device is asked for."""
 
+import glob
 import inspect
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +14,7 @@ from kerasbert.errors import InputError
 from kerasbert.spec import Spec
 from kerasbert.training import multiworker, preflight
 from kerasbert.training.runs import open_run
-from kerasbert.training.strategy import Place, described, parse, resolve, strategy
+from kerasbert.training.strategy import Place, check_devices, described, parse, resolve, strategy
 from tests import tiny
 from tests.support import forked, often
 
@@ -286,3 +288,24 @@ def test_the_command_line_refuses_in_one_line(tmp_path):
     done = forked(*command, "--strategy", "tpu:mine", check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith(f"error: data {tmp_path} is a path of this machine")
+
+
+def test_gpus_are_counted_by_their_files_before_tensorflow_is_imported(monkeypatch):
+    there: list[str] = []
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(
+        glob, "glob", lambda pattern: [path for path in there if path.startswith(pattern.partition("[")[0])]
+    )
+    for name in ("gpu", "gpu:2"):
+        with pytest.raises(
+            InputError, match=rf"strategy '{name}' needs \d GPU\(s\), this machine has 0: take auto or cpu"
+        ):
+            check_devices(name)
+    for name in ("auto", "cpu:9", "tpu:local", "multiworker"):
+        check_devices(name)
+    there += ["/dev/nvidia0", "/dev/nvidia1"]
+    check_devices("gpu:2")
+    with pytest.raises(InputError, match="needs 3 GPU.s., this machine has 2"):
+        check_devices("gpu:3")
+    there[:] = ["/dev/kfd"]  # another maker's, which TensorFlow alone can count
+    check_devices("gpu:3")

@@ -1,0 +1,58 @@
+"""What is said of a table without the column that is wanted: what it looks like, and what to do."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from kerasbert.data.dialects import DELIMITERS
+from kerasbert.errors import nearest
+
+RETURNS = "its lines end in carriage returns alone: pass --delimiter tab"
+OPTIONS = "Name the right one (--text-column, --text-b-column, --label-column)"
+
+
+def headless(path: str | os.PathLike, column: str, first: Sequence[str]) -> str:
+    """Of a table whose first line looks like a row."""
+    shown = ", ".join(f"{cell!r:.40}" for cell in first[:5])
+    names = ",".join(["text", "label", "c", "d", "e", "f"][: len(first)])
+    told = (
+        RETURNS
+        if any("\r" in cell for cell in first)
+        else f"its first line looks like a row and not like names ({shown}). Of a file without a header name all {len(first)} "
+        f"columns, such as --columns {names}"
+    )
+    return f"{path} has no column {column!r}: {told}"
+
+
+def no_column(where: str, column: str, names: Iterable[str], kind: str = "") -> str:
+    """Of a table, or of a row of json.
+
+    Args:
+        names: of the columns, or the row. kind: of the table.
+
+    >>> no_column("a.tsv has", "text", ["text,label"], "tsv")
+    "a.tsv has no column 'text'. It has: text,label. Its columns stand apart by ',': pass --delimiter ','"
+    """
+    row, names = names if isinstance(names, Mapping) else {}, list(names)
+    if not names:
+        return f"{where} no column {column!r}. It has none"
+    if kind == "tsv" and any("\r" in name for name in names):
+        return f"{where} no column {column!r}: {RETURNS}"
+    apart = [each for each in DELIMITERS if each in names[0]] if kind == "tsv" and len(names) == 1 else []
+    best = None if apart else nearest(column, names)
+    hint = f" Nearest: {best!r}." if best else ""
+    told = (
+        f"Its columns stand apart by {DELIMITERS[apart[0]]}: pass --delimiter {DELIMITERS[apart[0]]}" if apart else ""
+    )
+    return f"{where} no column {column!r}.{hint} It has: {', '.join(names)}. {told or _nested(column, row) or OPTIONS}"
+
+
+def _nested(column: str, row: Mapping[str, object]) -> str:
+    """Where a row of json may hold what is wanted."""
+    if {"data", "annotations"} <= row.keys():
+        return "It is an export of Label Studio, of which entities are read (--task ner): export CSV or JSON-MIN"
+    for name, value in row.items():
+        if isinstance(value, Mapping) and column in value:
+            return f"{name!r} holds a field of that name: take it out (pandas: json_normalize)"
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            return f"{name!r} holds rows: write them alone, an object a line"
+    return ""
