@@ -7,9 +7,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from kerasbert import registry
+from kerasbert import inputs, registry
 from kerasbert.errors import InputError
-from kerasbert.inputs import TEXT, Tensor
+from kerasbert.inputs import Tensor
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.task import Task
@@ -71,21 +71,21 @@ class Taken:
 
     def __init__(self, model: keras.Model, encoder: Any) -> None:
         self.model, self.encoder = model, encoder
-        inputs = getattr(model, "input", None)
+        taken = getattr(model, "input", None)
         known = [each.name for each in kind_of(encoder).reads(registry.family_of(getattr(encoder, "encoder", encoder)))]
         wanted = f"expected keras.Model(inputs, outputs), whose inputs are a dict of {', '.join(known)} or some of them"
-        if not isinstance(inputs, dict):
+        if not isinstance(taken, dict):
             raise InputError(f"{type(model).__name__} holds an encoder and has no inputs by name, {wanted}")
-        if other := [name for name in inputs if name not in known]:
+        if other := [name for name in taken if name not in known]:
             raise InputError(f"the model reads {', '.join(other)}, which no text fills, {wanted}")
-        self.names = tuple(inputs)
-        lengths = {each.shape[1] for each in inputs.values() if len(each.shape) > 1} - {None}
+        self.names = tuple(taken)
+        lengths = {each.shape[1] for each in taken.values() if len(each.shape) > 1} - {None}
         self.fixed = min(lengths) if lengths else None
         self._check_padding()
 
-    def __call__(self, inputs: Mapping[str, Tensor]) -> Any:
+    def __call__(self, given: Mapping[str, Tensor]) -> Any:
         """Its outputs; inputs of one length alone are padded to it."""
-        return self.model({name: self._padded(name, inputs[name]) for name in self.names})
+        return self.model({name: self._padded(name, given[name]) for name in self.names})
 
     def _check_padding(self) -> None:
         """Refuse a model whose answer depends on what stands behind a text: on the texts beside it, and on a file's buckets.
@@ -93,21 +93,16 @@ class Taken:
         Raises:
             InputError: what to do.
         """
-        if (
-            self.fixed is not None
-            or self.encoder.tokenizer is None
-            or not set(self.names) <= {each.name for each in TEXT}
-        ):
+        if self.fixed is not None or self.encoder.tokenizer is None or not set(self.names) <= set(inputs.NAMES):
             return
-        shape, tokenizer = (8, 8), self.encoder.tokenizer  # rows, tokens
-        drawn = np.random.default_rng(0).integers(0, tokenizer.size, shape).astype("int32")
+        tokenizer, tokens = self.encoder.tokenizer, 8
+        drawn = np.random.default_rng(0).integers(0, tokenizer.size, (8, tokens))
         drawn[drawn == tokenizer.pad_id] = tokenizer.sep_id
-        none, ones = np.zeros(shape, "int32"), np.ones(shape, "int32")
-        rows = {"token_ids": drawn, "padding_mask": ones, "segment_ids": none}
-        behind = {"token_ids": none + tokenizer.pad_id, "padding_mask": none, "segment_ids": none}
+        rows = [inputs.row(ids, [0] * tokens) for ids in drawn.tolist()]
+        read = [each for each in inputs.TEXT if each.name in self.names]
         alone, padded = (
-            keras.tree.flatten(self({name: made[name] for name in self.names}))
-            for made in (rows, {name: np.concatenate([rows[name], behind[name]], 1) for name in rows})
+            keras.tree.flatten(self(inputs.arrays(read, rows, length, pad_id=tokenizer.pad_id)))
+            for length in (tokens, 2 * tokens)
         )
         for one, other in zip(map(ops.convert_to_numpy, alone), map(ops.convert_to_numpy, padded)):
             other = other[:, : one.shape[1]] if one.ndim > 1 else other
