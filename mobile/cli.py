@@ -29,7 +29,7 @@ from kerasbert.errors import InputError, TextError
 from . import samples
 from .commands import compress, distill, prune, searching
 from .commands import quantize_aware as aware
-from .commands.running import load, pair_option, runtime_options
+from .commands.running import delegate_option, load, pair_option, runtime_options
 
 if TYPE_CHECKING:
     from .runtime import Runner
@@ -84,6 +84,7 @@ def add(declare: Declare) -> None:
 
     command = declare("verify", _verify, "replay what `compress --golden` wrote; status 1 where an answer differs")
     runtime_options(command)
+    delegate_option(command)
     command.add_argument("file", metavar="FILE")
     command.add_argument("golden", metavar="GOLDEN")
     command.add_argument(
@@ -106,6 +107,7 @@ def add(declare: Declare) -> None:
 def _add_run(declare: Declare) -> None:
     command = declare("run", _run, "texts -> answers")
     runtime_options(command)
+    delegate_option(command)
     pair_option(command)
     command.add_argument("file", metavar="FILE")
     command.add_argument(

@@ -17,6 +17,7 @@ from kerasbert.storage.json_view import Json
 from kerasbert.text import load_tokenizer
 from . import golden, samples
 from .runtime import Runner
+from .runtime.system import delegates
 from .runtime.system.quiet import unheard
 
 LAUNCHES = 3
@@ -137,25 +138,8 @@ def delegated(path: Path) -> Json:
     with unheard(), contextlib.suppress(RuntimeError, ValueError, AttributeError):
         interpreter: Any = Interpreter(model_path=str(path))
         interpreter.allocate_tensors()
-        nodes = interpreter._get_ops_details()  # none but this one tells it
-        own = [node for node in nodes if node["op_name"] != "DELEGATE"]
-        pieces = [node for node in nodes if node["op_name"] == "DELEGATE"]
-        gives = {int(tensor): number for number, node in enumerate(own) for tensor in node["outputs"]}
-        taken: set[int] = set()
-        for piece in pieces:
-            edge, wanted = set(map(int, piece["inputs"])), [int(tensor) for tensor in piece["outputs"]]
-            while wanted:
-                tensor = wanted.pop()
-                number = gives.get(tensor)
-                if tensor not in edge and number is not None and number not in taken:
-                    taken.add(number)
-                    wanted += [int(each) for each in own[number]["inputs"]]
-        return {
-            "operators": len(own),
-            "xnnpack": len(taken),
-            "pieces": len(pieces),
-            "share": round(len(taken) / len(own), 3),
-        }
+        own, taken, pieces = delegates.taken(interpreter)
+        return {"operators": own, "xnnpack": taken, "pieces": pieces, "share": round(taken / own, 3)}
     return {}
 
 

@@ -96,7 +96,7 @@ class CompressConfig:
         "bytes per row of a large embedding table, instead of one byte per value (product quantization)",
         least=1,
         metavar="BYTES",
-        python="As in `tflite.product`: a quarter of its width makes it a quarter of int8's size. With dynamic_int8 and "
+        python="As in `tflite.tables.product`: a quarter of its width makes it a quarter of int8's size. With dynamic_int8 and "
         "int8_embeddings. The pieces of `calibration`, here all of it, come out best; without it all count alike",
     )
     max_drop: float | None = option(

@@ -16,6 +16,7 @@ from kerasbert.spec import maybe
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import TaskKind, kind_of
 from kerasbert.tasks.exported_kind import Signature
+from kerasbert.tasks.own_model import Taken, held
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.graph import graph_tokenizer
 
@@ -27,28 +28,29 @@ class OwnModel(keras.Model):
 
     Args:
         model: a keras.Model whose inputs are named as the encoder's, or some of them.
-    Call: dict of int [B, S] -> dict of the model's outputs by their layers' names, or one `output`.
+    Call: dict of int [B, S] -> dict of the model's outputs: by their names, one `output`, or of a list `output_0`, `output_1`.
     Raises:
         InputError: other inputs, or no encoder in it.
     """
 
     def __init__(self, model: keras.Model) -> None:
         super().__init__(name="own_model")
-        layers = getattr(model, "layers", ())
-        encoder = next((layer for layer in layers if hasattr(layer, "spec") and hasattr(layer, "tokenizer")), None)
-        inputs = getattr(model, "input", None)
-        names = [] if encoder is None else [each.name for each in predict.declared(encoder)]
-        if encoder is None or not isinstance(inputs, dict) or not inputs.keys() <= set(names):
+        encoder = held(model)
+        if encoder is None:
             raise InputError(
                 f"{type(model).__name__} cannot be exported: expected a kerasbert model, or a functional Keras model that "
-                f"holds an encoder and whose inputs are a dict of {', '.join(names or INPUT_NAMES)} or some of them"
+                f"holds an encoder and whose inputs are a dict of {', '.join(INPUT_NAMES)} or some of them"
             )
-        self.model, self.encoder, self.tokenizer, self.names = model, encoder, encoder.tokenizer, tuple(inputs)
+        self.taken = Taken(model, encoder)
+        self.model, self.encoder, self.tokenizer, self.fixed = model, encoder, encoder.tokenizer, self.taken.fixed
         self.spec, self.built = encoder.spec, True
 
     def call(self, inputs):
-        outputs = self.model({name: inputs[name] for name in self.names})
-        return outputs if isinstance(outputs, dict) else {"output": outputs}
+        outputs = self.taken(inputs)
+        if isinstance(outputs, dict):
+            return outputs
+        several = keras.tree.flatten(outputs)
+        return {"output": several[0]} if len(several) == 1 else {f"output_{i}": each for i, each in enumerate(several)}
 
 
 def answers(model: keras.Model, inputs: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,8 +157,7 @@ def load(
             raise InputError(f"precision bfloat16 is for models of kerasbert: {directory} computes as it was made")
         return in_bfloat16(load(directory, task, base))
     if os.fspath(directory).endswith(".keras") and os.path.isfile(directory):
-        _ = [*registry.families()]  # their classes are known to Keras once they are imported
-        return keras.saving.load_model(directory)
+        return _of_keras(directory)
     if base is not None:
         return load_on(directory, base)
     path = source.directory(directory)
@@ -207,3 +207,29 @@ def _take(model: TaskModel, path: Path, prefix: str = "heads/") -> None:
     """Give a model the heads of a directory, whose names begin with `prefix`."""
     for name, head in model.heads.items():
         checkpoints.load_weights(path, head, f"{prefix}{name}/")
+
+
+def _of_keras(path: str | os.PathLike) -> Any:
+    """What a `.keras` file holds.
+
+    Raises:
+        InputError: code that is not there: a class that nobody registered, a lambda, which Keras does not run from a file.
+    """
+    _ = [*registry.families()]  # their classes are known to Keras once they are imported
+    try:
+        return keras.saving.load_model(path)
+    except (TypeError, ValueError, LookupError, OSError, AttributeError, ImportError) as error:
+        told = str(error)
+        way = "in a file that is given as a plug-in (--plugin FILE, kerasbert.registry.load_plugin)"
+        if "lambda" in told.lower():
+            raise InputError(
+                f"{path} holds a lambda, whose code Keras does not run from a file. Write it as a layer of a class, with "
+                f"@keras.saving.register_keras_serializable(), {way}"
+            ) from error
+        if found := re.search(r"Could not locate (?:class|function) '([^']+)'", told):
+            raise InputError(
+                f"{path} holds {found[1]}, which nothing here defines. Expected it with "
+                f"@keras.saving.register_keras_serializable() {way}"
+            ) from error
+        reason = next((line.strip() for line in told.splitlines() if line.strip()), type(error).__name__)
+        raise InputError(f"Keras cannot read {path}: {reason[:200]}") from error

@@ -82,7 +82,9 @@ def longest(model: keras.Model, length: int | None = None) -> int:
 
 def positions(model: keras.Model) -> int | None:
     """Tokens of the longest sequence of a model or an encoder; None for a family without such a bound."""
-    return registry.family_of(getattr(model, "encoder", model)).longest(model.spec)
+    most = registry.family_of(getattr(model, "encoder", model)).longest(model.spec)
+    fixed = getattr(model, "fixed", None)  # of a model of the user's own
+    return min(most or fixed, fixed) if fixed else most
 
 
 def declared(model: keras.Model, kind: TaskKind | None = None) -> tuple[Input, ...]:

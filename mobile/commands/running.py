@@ -17,6 +17,16 @@ def runtime_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--no-cache", action="store_true", help="write no packed weights")
 
 
+def delegate_option(command: argparse.ArgumentParser) -> None:
+    """`--delegate`, of commands that answer."""
+    command.add_argument(
+        "--delegate",
+        default="xnnpack",
+        metavar="NAME",
+        help="what computes: xnnpack (the default), gpu, npu, or the file of a TFLite delegate (.so)",
+    )
+
+
 def pair_option(command: argparse.ArgumentParser) -> None:
     """`--pair`, of commands that read texts by themselves."""
     command.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
@@ -27,4 +37,5 @@ def load(options: argparse.Namespace) -> "Runner":
     from ..runtime import load as opened
 
     cache = False if options.no_cache else options.cache
-    return opened(options.file, cache=cache, threads=options.threads, plugin=options.plugin, windows=options.windows)
+    more = {"plugin": options.plugin, "windows": options.windows, "delegate": getattr(options, "delegate", "xnnpack")}
+    return opened(options.file, cache=cache, threads=options.threads, **more)

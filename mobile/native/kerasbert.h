@@ -266,6 +266,8 @@ typedef struct kb_runner_options {
   const char *library; /* LiteRT's file; by default the program's own functions, then libLiteRt.so (.dylib, LiteRt.dll) */
   int32_t threads;     /* of the network: 1 to 256; 1 by default */
   size_t rows;         /* an input may take: 1 to 1,024, which is the default */
+  const char *delegate; /* what computes: "xnnpack" (the processor), the default, or LiteRT's accelerators "gpu" and "npu", all of the
+                           network: one that they do not take whole is refused */
 } kb_runner_options;
 
 typedef struct kb_runner kb_runner;
@@ -277,7 +279,7 @@ KB_API kb_status kb_runner_open(const char *path, const kb_runner_options *optio
 KB_API kb_status kb_runner_open_bytes(const void *data, size_t size, const kb_runner_options *options, kb_runner **runner,
                                       kb_message *message);
 
-/* The same over another network than LiteRT's library; `options` have neither library nor threads. The model must stay. */
+/* The same over another network than LiteRT's library; `options` have neither library nor threads nor delegate. The model must stay. */
 KB_API kb_status kb_runner_over(const kb_model *model, const kb_network *network, const kb_runner_options *options,
                                 kb_runner **runner, kb_message *message);
 KB_API void kb_runner_close(kb_runner *runner);

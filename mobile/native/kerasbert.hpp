@@ -83,6 +83,7 @@ struct Options {
   std::string library{};
   int threads = 0;
   std::size_t rows = 0;
+  std::string delegate{};
 };
 
 // A label, a choice, or a token for a mask.
@@ -131,7 +132,8 @@ class Runner {
 
   template <class Kind>
   static Expected<Kind> opened(const std::string *path, std::string_view file, const Options &options, std::initializer_list<const char *> kinds) {
-    kb_runner_options settings{options.library.empty() ? nullptr : options.library.c_str(), options.threads, options.rows};
+    kb_runner_options settings{options.library.empty() ? nullptr : options.library.c_str(), options.threads, options.rows,
+                               options.delegate.empty() ? nullptr : options.delegate.c_str()};
     kb_message message;
     kb_runner *runner;
     kb_status status = path ? kb_runner_open(path->c_str(), &settings, &runner, &message)

@@ -18,7 +18,9 @@
 #include "litert.h"
 
 #define CANCELLED 100  /* kLiteRtStatusCancelled */
-#define CPU 1          /* kLiteRtHwAcceleratorCpu */
+#define CPU 1          /* kLiteRtHwAcceleratorCpu, Gpu, Npu */
+#define GPU 2
+#define NPU 4
 #define SEVERITY_TAG 25 /* kLiteRtEnvOptionTagMinLoggerSeverity */
 #define SILENT 4       /* kLiteRtLogSeveritySilent */
 
@@ -32,7 +34,7 @@ static const char *const names[] = {
     "GetSignatureInputName", "GetSignatureInputTensorByIndex", "GetNumSignatureOutputs", "GetSignatureOutputName",
     "GetSignatureOutputTensorByIndex", "GetRankedTensorType", "CompiledModelResizeInputTensor", "GetCompiledModelOutputTensorLayouts",
     "GetCompiledModelInputBufferRequirements", "GetCompiledModelOutputBufferRequirements", "CreateManagedTensorBufferFromRequirements",
-    "DestroyTensorBuffer", "GetTensorBufferSize", "LockTensorBuffer", "UnlockTensorBuffer", "RunCompiledModel", "CreateModelFromFd"};
+    "DestroyTensorBuffer", "GetTensorBufferSize", "LockTensorBuffer", "UnlockTensorBuffer", "RunCompiledModel", "CompiledModelIsFullyAccelerated", "CreateModelFromFd"};
 #define FUNCTIONS (sizeof names / sizeof *names)
 typedef char as_many_names_as_functions[sizeof(api) == FUNCTIONS * sizeof(void (*)(void)) ? 1 : -1];
 
@@ -116,12 +118,16 @@ static int can_pack(size_t size) {
 #endif
 }
 
-/* The model for one processor: all signatures share packed weights where `pack`. */
-static int compile(litert *l, int32_t threads, int pack) {
+int kb_litert_delegate(const char *name) {
+  return strcmp(name, "xnnpack") == 0 ? CPU : strcmp(name, "gpu") == 0 ? GPU : strcmp(name, "npu") == 0 ? NPU : 0;
+}
+
+/* The model for a processor or an accelerator: all signatures share packed weights where `pack`. */
+static int compile(litert *l, int delegate, int32_t threads, int pack) {
   void *options = NULL, *opaque = NULL;
   char *said = malloc(96);
   int status = said == NULL ? -1 : l->call.CreateOptions(&options);
-  if (status == 0) status = l->call.SetOptionsHardwareAccelerators(options, CPU);
+  if (status == 0) status = l->call.SetOptionsHardwareAccelerators(options, delegate);
   if (status == 0) {
     snprintf(said, 96, "num_threads = %ld\n%s", (long)threads, pack ? "weight_cache_file_path = \":memory\"\n" : "");
     status = l->call.CreateOpaqueOptions("xnnpack", said, free, &opaque);
@@ -280,7 +286,16 @@ static kb_status litert_run(void *context, const char *signature, const kb_input
   return KB_OK;
 }
 
-kb_status kb_litert_open(kb_text data, const char *library, int32_t threads, const int32_t *cancelled, kb_network *network, kb_message *message) {
+/* Whether the delegate computes all of the network: nothing runs elsewhere unsaid. */
+static int whole(litert *l) {
+  bool all = false;
+  return l->call.CompiledModelIsFullyAccelerated(l->compiled, &all) == 0 && all;
+}
+
+kb_status kb_litert_open(kb_text data, const kb_runner_options *options, const int32_t *cancelled, kb_network *network, kb_message *message) {
+  const char *name = options != NULL && options->delegate != NULL ? options->delegate : "xnnpack";
+  const int32_t threads = options != NULL && options->threads ? options->threads : 1;
+  const int delegate = kb_litert_delegate(name);
   option quiet;
   litert *l = calloc(1, sizeof *l);
   kb_status status;
@@ -289,14 +304,18 @@ kb_status kb_litert_open(kb_text data, const char *library, int32_t threads, con
   if (l == NULL) return kb_no_memory(message);
   memset(&quiet, 0, sizeof quiet);
   quiet.tag = SEVERITY_TAG, quiet.any.type = 2, quiet.any.value.number = SILENT; /* 2: kLiteRtAnyTypeInt */
-  status = load(l, library, message);
+  status = load(l, options != NULL ? options->library : NULL, message);
   if (status == KB_OK) {
     done = l->call.CreateEnvironment(1, &quiet, &l->environment);
     if (done == 0) done = l->call.CreateModelFromBuffer(l->environment, data.data, data.size, &l->model);
     if (done == 0) {
-      int pack = can_pack(data.size);
-      done = compile(l, threads, pack);
-      if (done != 0 && pack) done = compile(l, threads, 0);
+      int pack = delegate == CPU && can_pack(data.size);
+      done = compile(l, delegate, threads, pack);
+      if (done != 0 && pack) done = compile(l, delegate, threads, 0);
+      if (delegate != CPU && (done != 0 || !whole(l))) {
+        litert_close(l);
+        return kb_fail(message, KB_INTERPRETER, "LiteRT has no %s here, or it does not take all of the network: the delegate xnnpack runs it", name);
+      }
     }
     if (done == 0) done = l->call.SetCompiledModelCancellationFunction(l->compiled, (void *)(uintptr_t)cancelled, stops);
     if (done != 0) status = kb_litert_refused(message, "open", done);

@@ -50,6 +50,7 @@ typedef struct api {
   int (*LockTensorBuffer)(void *, void **, int);
   int (*UnlockTensorBuffer)(void *);
   int (*RunCompiledModel)(void *, size_t, size_t, void **, size_t, void **);
+  int (*CompiledModelIsFullyAccelerated)(void *, bool *);
   int (*CreateModelFromFd)(void *, int, size_t, size_t, void **); /* not called: with it LiteRT's models know an environment */
 } api;
 
@@ -80,9 +81,13 @@ int kb_litert_copy(litert *l, void *buffer, void *data, size_t bytes, int write)
 
 /* Opens `data` as a network. It must stay until `network->close`; so must `*cancelled`, which ends a run where it is not 0.
 
-   library: LiteRT's file, or NULL: the program's own functions, then the name that the platform's loader knows. */
-kb_status kb_litert_open(kb_text data, const char *library, int32_t threads, const int32_t *cancelled, kb_network *network,
+   options: its library (NULL: the program's own functions, then the name that the platform's loader knows), threads and delegate, which
+   were checked; or NULL. */
+kb_status kb_litert_open(kb_text data, const kb_runner_options *options, const int32_t *cancelled, kb_network *network,
                          kb_message *message);
+
+/* LiteRT's bit of a delegate's name; 0: there is none of that name. */
+int kb_litert_delegate(const char *name);
 
 /* The programs of a network that kb_litert_open opened, step by step (steps.c); they are closed before it. logits: a step's output. */
 kb_status kb_litert_programs(kb_network *network, const char *logits, kb_programs *programs, kb_message *message);

@@ -121,6 +121,8 @@ static kb_status new_runner(const kb_model *model, const kb_runner_options *opti
     return kb_fail(message, KB_ARGUMENT, "threads is %ld, expected 1 to %d", (long)options->threads, MOST_THREADS);
   if (options != NULL && options->rows > KB_MOST_ROWS)
     return kb_fail(message, KB_ARGUMENT, "rows is %lu, expected 1 to %d", (unsigned long)options->rows, KB_MOST_ROWS);
+  if (options != NULL && options->delegate != NULL && !kb_litert_delegate(options->delegate))
+    return kb_fail(message, KB_ARGUMENT, "delegate is '%.40s', expected xnnpack, gpu or npu", options->delegate);
   r = calloc(1, sizeof *r);
   if (r == NULL) return kb_no_memory(message);
   r->model = model, r->most_rows = options != NULL && options->rows ? options->rows : KB_MOST_ROWS;
@@ -133,8 +135,8 @@ static kb_status new_runner(const kb_model *model, const kb_runner_options *opti
 KB_API kb_status kb_runner_over(const kb_model *model, const kb_network *network, const kb_runner_options *options, kb_runner **runner, kb_message *message) {
   kb_status status;
   *runner = NULL;
-  if (options != NULL && (options->library != NULL || options->threads != 0))
-    return kb_fail(message, KB_ARGUMENT, "library and threads are of LiteRT's library, and the network is another");
+  if (options != NULL && (options->library != NULL || options->threads != 0 || options->delegate != NULL))
+    return kb_fail(message, KB_ARGUMENT, "library, threads and delegate are of LiteRT's library, and the network is another");
   status = new_runner(model, options, runner, message);
   if (status == KB_OK) (*runner)->network = *network;
   return status;
@@ -155,8 +157,7 @@ KB_API kb_status kb_runner_open_bytes(const void *data, size_t size, const kb_ru
   }
   (*runner)->own = model;
   front.data = data, front.size = model->front;
-  status = kb_litert_open(front, options ? options->library : NULL, options && options->threads ? options->threads : 1, &(*runner)->cancelled,
-                          &(*runner)->network, message);
+  status = kb_litert_open(front, options, &(*runner)->cancelled, &(*runner)->network, message);
   if (status == KB_OK && (*runner)->writer != NULL) status = kb_writer_over((*runner)->writer, &(*runner)->network, message);
   if (status != KB_OK) {
     kb_runner_close(*runner);

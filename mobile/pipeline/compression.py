@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 
 from kerasbert.errors import InputError, unknown
@@ -129,13 +130,16 @@ def _settled(model: "keras.Model", config: CompressConfig) -> CompressConfig:
     Raises:
         InputError: the model has no such file.
     """
-    if config.lengths == buckets.ANY and any(isinstance(layer, Recurrent) for layer in model._flatten_layers()):
-        raise InputError(
-            "lengths is 'any' and the model has recurrent layers, whose loop in a .tflite has as many places as it was converted "
-            "with. Leave lengths out, or give numbers"
-        )
-    target = config.target or targets.OURS
+    target, fixed = config.target or targets.OURS, getattr(model, "fixed", None)
+    if config.lengths == buckets.ANY:
+        loops = any(isinstance(layer, Recurrent | keras.layers.RNN) for layer in model._flatten_layers())
+        if loops or fixed:
+            places = "recurrent layers, whose loop in a .tflite has as many places as it was converted with"
+            reason = f"inputs of {fixed} tokens alone" if fixed else places
+            raise InputError(f"lengths is 'any' and the model has {reason}. Leave lengths out, or give numbers")
     targets.check(model, target)
+    if fixed and not config.lengths and target == targets.OURS:  # a shorter bucket would compute as much
+        config = dataclasses.replace(config, lengths=(fixed,))
     return dataclasses.replace(config, target=target, length=targets.length_of(model, target, config.length))
 
 

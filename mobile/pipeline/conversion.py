@@ -18,9 +18,8 @@ from ..model_and_texts import about
 from ..options import CompressConfig
 from ..quantize import aware_training, budget, forms
 from ..quantize.schemes import LITERT, SCHEMES
-from ..tflite import buckets, convert, repack
-from ..tflite.repack import builtin
-from ..tflite.repack import inputs_of as inputs_of_operator
+from ..tflite import buckets, convert
+from ..tflite.tables import positions
 
 if TYPE_CHECKING:
     import keras
@@ -58,11 +57,13 @@ class Design:
         return self._cut(convert.named(self.model, function, self.signatures, reads, "float32"))
 
     def _cut(self, blob: bytes) -> bytes:
-        return shortened(blob, self.bundle.longest) if self.bundle.any_length else blob
+        return positions.shortened(blob, self.bundle.longest) if self.bundle.any_length else blob
 
     def finished(self, blob: bytes) -> bytes:
         """The file of a flatbuffer: with what its reader wants in it, and the bundle."""
         bundle, tokenizer = self.bundle, self.model.tokenizer
+        if SCHEMES[self.quantize].tables == "int8":
+            blob = positions.lowered(blob)
         if bundle.target != targets.OURS:
             described = (bundle.model or "kerasbert", "A text model, exported by kerasbert.")
             output = bundle.output(kind_of(self.model).answers.output)
@@ -119,37 +120,6 @@ def made(
         return budget.meet(floats, quantize, names, feeds, *allowed)
     blob, record = forms.quantized(floats, quantize, names, feeds, embedding_codes, frequencies)
     return design.finished(blob), record
-
-
-def shortened(blob: bytes, longest: int) -> bytes:
-    """A file of any length whose tables of positions have the rows of `longest` tokens; a bucket's has them anyway.
-
-    Such a table is a constant, or a float16 one that is unpacked, of which STRIDED_SLICE takes the rows from a known one on.
-    """
-    model, s = repack.read(blob), repack.schema()
-    for graph in model.subgraphs:
-        readers: dict[int, list] = {}
-        for operator in graph.operators:
-            for index in inputs_of_operator(operator):
-                readers.setdefault(index, []).append(operator)
-        for operator in graph.operators:
-            if builtin(model, operator) != s.BuiltinOperator.STRIDED_SLICE:
-                continue
-            index, begin = inputs_of_operator(operator)[:2]
-            chain = [graph.tensors[index]]
-            for other in graph.operators:
-                if index in map(int, other.outputs) and builtin(model, other) == s.BuiltinOperator.DEQUANTIZE:
-                    chain.insert(0, graph.tensors[int(other.inputs[0])])
-            table, first = model.buffers[chain[0].buffer], model.buffers[graph.tensors[begin].buffer].data
-            shared = sum(tensor.buffer == chain[0].buffer for tensor in graph.tensors) > 1 or len(readers[index]) > 1
-            if table.data is None or first is None or len(first) != 4 or shared:
-                continue
-            rows = int(first.view("<i4")[0]) + longest
-            if len(chain[0].shape) == 2 and 0 < rows < chain[0].shape[0]:
-                table.data = table.data[: len(table.data) // int(chain[0].shape[0]) * rows]
-                for tensor in chain:
-                    tensor.shape = np.asarray([rows, tensor.shape[1]], np.int32)
-    return repack.write(model)
 
 
 def inputs_of(bundle: Bundle) -> list[inputs.Input]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.training.splits import training_texts
-from ..tflite import product
+from ..tflite.tables import product
 from . import aware_training, ranges
 from .schemes import SCHEMES
 

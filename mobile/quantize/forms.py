@@ -10,8 +10,9 @@ from kerasbert.errors import InputError
 from kerasbert.export.bundle import Bundle
 from kerasbert.storage.json_view import Json
 from kerasbert.text import Tokenizer
-from ..tflite import product, repack, weights
+from ..tflite import repack, weights
 from ..tflite.repack import ModelT
+from ..tflite.tables import product
 from . import ranges, static
 from .schemes import SCHEMES
 

@@ -103,10 +103,14 @@ def observe(data: bytes, batches: Iterable[tuple[str, dict[str, np.ndarray]]]) -
         dict of (subgraph, tensor) -> Range. Subgraphs that differ in their length alone share their ranges: what is
         int8 then has one scale and one bias for all lengths.
     Raises:
-        InputError: a signature of its own program saw no text.
+        InputError: a signature of its own program saw no text, or the file has a loop.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+    if "WHILE" in repack.operators(data):
+        raise InputError(
+            "ranges of activations are not measured within a loop, of a recurrent layer. Do: --quantize dynamic_int8"
+        )
     model = repack.read(data)
     subgraphs = {entry.signatureKey.decode(): entry.subgraphIndex for entry in model.signatureDefs}
     tensors = [_computed(graph) for graph in model.subgraphs]

@@ -31,7 +31,7 @@ from .interpreters import interpreter, one_line
 from .native import quicken
 from .opening import opened, tokenizing
 from .system import cache as caches
-from .system import forks
+from .system import delegates, forks
 from .system.sources import located
 from .writing import Writer
 
@@ -72,6 +72,7 @@ def load(
     *,
     plugin: str | os.PathLike | Sequence[str | os.PathLike] = (),
     windows: int = WINDOWS,
+    delegate: str = delegates.XNNPACK,
 ) -> "Runner":
     """Open a .tflite file that `kerasbert-mobile compress` wrote.
 
@@ -84,6 +85,7 @@ def load(
         plugin: a plug-in's file, or several, which are run: what brings the file's kind of answer or a maker of its inputs. It
             must be the one that the file was made with, by its sha256.
         windows: int, rows that one document may take, of spans and tags; a longer one is refused before anything runs.
+        delegate: str, what computes: "xnnpack", "gpu", "npu", or a TFLite delegate's file (`system.delegates`).
     Raises:
         InputError: no such file, not ours, damaged, of a plug-in that is not given or is another, or no interpreter is
             installed that computes it rightly.
@@ -91,18 +93,16 @@ def load(
     for name, value, most in (("threads", threads, THREADS), ("windows", windows, math.inf)):
         if not 1 <= value <= most:
             raise InputError(f"{name} is {value}, expected {'at least 1' if most == math.inf else f'1 to {most}'}")
+    delegates.check(delegate)
     path, give_back = located(path)
     try:
-        return _loaded(path, cache, threads, plugin, windows, give_back)
+        bundle = opened(path, [plugin] if isinstance(plugin, str | os.PathLike) else list(plugin))
+        folder = None if cache is False else caches.default_directory() if cache in (None, True) else Path(cache)
+        model = interpreter(path, bundle, threads, folder, bundle.digest, delegate)
+        runner = Runner(bundle, model, path, windows)
     except BaseException:
         give_back()
         raise
-
-
-def _loaded(path: Path, cache: Any, threads: int, plugin: Any, windows: int, give_back: Callable[[], None]) -> "Runner":
-    bundle = opened(path, [plugin] if isinstance(plugin, str | os.PathLike) else list(plugin))
-    folder = None if cache is False else caches.default_directory() if cache in (None, True) else Path(cache)
-    runner = Runner(bundle, interpreter(path, bundle, threads, folder, bundle.digest), path, windows)
     runner.finalizer = weakref.finalize(runner, give_back)
     return runner
 

@@ -20,15 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import __version__, answers
+from kerasbert import __version__
 from kerasbert.errors import InputError, install
-from kerasbert.export.bundle import MAX_WIDTH, Bundle, Reads
-from kerasbert.inputs import size_of
-from . import operators
+from kerasbert.export.bundle import Bundle
+from .checks import operators
+from .checks.signatures import check, output_of, shape_of
 from .system import cache as caches
-from .system import forks
+from .system import delegates, forks
 from .system.quiet import unheard, unheard_from_now_on
-from .writing.programs import Arrays, Buffers, check_programs
+from .writing.programs import Arrays, Buffers
 
 CHECKS = 3  # number of what `operators.check` and `check` look for: one more where they look for more
 IN_MEMORY = ":memory"  # XNNPACK's name for a weight cache in an anonymous file
@@ -71,25 +71,26 @@ class Compiled:
 
     Args:
         weight_cache: str, a file's path, ":memory" or "" for none.
+        accelerator: str, of LiteRT's HardwareAccelerator, which computes all of it.
     Raises:
         AttributeError: the file has a signature of any length, and this litert cannot resize.
     """
 
     name = "ai-edge-litert CompiledModel"
 
-    def __init__(self, path: Path, bundle: Bundle, threads: int, weight_cache: str) -> None:
-        from ai_edge_litert.compiled_model import CompiledModel, CpuOptions, Options
+    def __init__(self, path: Path, bundle: Bundle, threads: int, weight_cache: str, accelerator: str = "CPU") -> None:
+        from ai_edge_litert.compiled_model import CompiledModel, CpuOptions, HardwareAccelerator, Options
 
-        if bundle.any_length and not hasattr(CompiledModel, "resize_input_tensor"):
-            raise AttributeError("CompiledModel has no resize_input_tensor")
-        options = CpuOptions(num_threads=threads, xnnpack_weight_cache_path=weight_cache)
-        self.model: Any = CompiledModel.from_file(str(path), options=Options(cpu_options=options))
-        self.bundle, self.output = bundle, _output(bundle)
-        self.signatures = self.model.get_signature_list()
-        self.buffers: dict[str, tuple] = {}  # by signature
         if not _OPEN:
             atexit.unregister(_leave)
             atexit.register(_leave)
+        if bundle.any_length and not hasattr(CompiledModel, "resize_input_tensor"):
+            raise AttributeError("CompiledModel has no resize_input_tensor")
+        cpu = CpuOptions(num_threads=threads, xnnpack_weight_cache_path=weight_cache)
+        self.model: Any = CompiledModel.from_file(str(path), options=Options(HardwareAccelerator[accelerator], cpu))
+        self.bundle, self.output = bundle, output_of(bundle)
+        self.signatures = self.model.get_signature_list()
+        self.buffers: dict[str, tuple] = {}  # by signature
         _OPEN.add(self)
 
     @functools.cached_property
@@ -113,7 +114,7 @@ class Compiled:
         """Buffers of a signature; one of any length gets this length."""
         index, signature = self.model.get_signature_index(name), self.signatures[name]
         if self.bundle.any_length:
-            shapes = {each.signature: list(_shape(each, length)) for each in self.bundle.inputs}
+            shapes = {each.signature: list(shape_of(each, length)) for each in self.bundle.inputs}
             for place, part in enumerate(signature["inputs"]):
                 self.model.resize_input_tensor(place, shapes[part], index)
         details = self.model.get_output_tensor_details(name)[self.output]
@@ -143,10 +144,10 @@ class Compiled:
 class Plain:
     """A TFLite Interpreter: of ai-edge-litert without CompiledModel, or of tflite-runtime. It resizes by itself."""
 
-    def __init__(self, interpreter: Any, name: str, path: Path, bundle: Bundle, threads: int) -> None:
+    def __init__(self, interpreter: Any, name: str, path: Path, bundle: Bundle, threads: int, **more: Any) -> None:
         self.name = name
-        self.model: Any = interpreter(model_path=str(path), num_threads=threads)
-        self.bundle, self.output = bundle, _output(bundle)
+        self.model: Any = interpreter(model_path=str(path), num_threads=threads, **more)
+        self.bundle, self.output = bundle, output_of(bundle)
         self.runners: dict[str, Any] = {}
 
     @functools.cached_property
@@ -173,18 +174,9 @@ class Plain:
         return self.runners[name](**inputs)[self.output].reshape(-1)
 
 
-def _output(bundle: Bundle) -> str:
-    """The answering signatures' name of the output that the kind decodes; empty of a file that writes."""
-    if not bundle.answering:
-        return ""
-    return bundle.output(answers.find(bundle.kind).configured(bundle.options).output)
-
-
-def _shape(each: Reads, length: int) -> tuple[int, ...]:
-    return tuple(size_of(axis, length, each.places) for axis in each.axes)
-
-
-def interpreter(path: Path, bundle: Bundle, threads: int, cache: Path | None, digest: str) -> Compiled | Plain:
+def interpreter(
+    path: Path, bundle: Bundle, threads: int, cache: Path | None, digest: str, delegate: str = delegates.XNNPACK
+) -> Compiled | Plain:
     """The best interpreter that is installed and opens the file.
 
     Args:
@@ -193,82 +185,65 @@ def interpreter(path: Path, bundle: Bundle, threads: int, cache: Path | None, di
         threads: int.
         cache: folder of weight caches, or None to write nothing.
         digest: str, hex sha256 of the bytes in front of the bundle.
+        delegate: str, of `delegates`; another than XNNPACK packs no weights.
     Raises:
-        InputError: none is installed, the file is no valid flatbuffer or not what its bundle says, or the only
-            interpreter computes this kind of file wrongly.
+        InputError: none is installed, or it does not run the file by that delegate, the file is no valid flatbuffer or not what
+            its bundle says, or the only interpreter computes this kind of file wrongly.
     """
     with unheard(), one_line(path, "open"):
         try:
             import ai_edge_litert
             from ai_edge_litert.interpreter import Interpreter
         except ImportError:
+            if delegate != delegates.XNNPACK:
+                raise delegates.refused(delegate, path, "ai-edge-litert is not installed") from None
             model = _tflite_runtime(path, bundle, threads)
             check(model.model, bundle, path)
             return model
         name = "ai-edge-litert Interpreter"
         key = caches.key(_seal(bundle, digest), threads, getattr(ai_edge_litert, "__version__", ""))
-        found = caches.find(cache, key) if cache else None
+        found = caches.find(cache, key) if cache and delegate == delegates.XNNPACK else None
         if found is None:  # else these very bytes passed here, or nothing would have been packed
             plain = Plain(Interpreter, name, path, bundle, threads)
             operators.check(path)
             check(plain.model, bundle, path)
             del plain  # or its 4 MB add to the peak; opening it again takes a millisecond
+        if delegate != delegates.XNNPACK:
+            return _delegated(path, bundle, threads, delegate)
         model = _compiled(path, bundle, threads, cache, key, found)
         return model or Plain(Interpreter, name, path, bundle, threads)
+
+
+def _delegated(path: Path, bundle: Bundle, threads: int, delegate: str) -> Compiled | Plain:
+    """The file by another delegate than XNNPACK, all of it; of a library's delegate what it leaves is told."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    if delegate not in delegates.ACCELERATORS:
+        return Plain(
+            Interpreter,
+            f"ai-edge-litert Interpreter, {delegate}",
+            path,
+            bundle,
+            threads,
+            **delegates.library(delegate, path),
+        )
+    model = None
+    with contextlib.suppress(RuntimeError, ImportError, TypeError, AttributeError):  # unheard, frames and all
+        model = Compiled(path, bundle, threads, "", delegates.ACCELERATORS[delegate])
+    if model is None or not model.model.is_fully_accelerated():
+        if model is not None:
+            model.close()
+        raise delegates.refused(
+            delegate, path, "LiteRT has no such accelerator here, or it does not take all of the network"
+        )
+    model.name = f"{model.name}, {delegate}"
+    return model
 
 
 def _seal(bundle: Bundle, digest: str) -> str:
     """Hex sha256 of all that the checks of a file read: its flatbuffer, what its bundle says of it, and which checks they are."""
     said = json.dumps([CHECKS, __version__, digest, bundle.to_json()], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()
-
-
-def check(model: Any, bundle: Bundle, path: Path) -> None:
-    """Compare the signatures of a graph with what its bundle says about them.
-
-    Args:
-        model: an Interpreter whose tensors are not allocated yet.
-        bundle: Bundle.
-        path: the file, for the error.
-    Raises:
-        InputError: a signature, input or output is not there or has another shape or type.
-    """
-    if not bundle.answering:
-        check_programs(model, bundle, path)
-        return
-    found, kind = model.get_signature_list(), answers.find(bundle.kind).configured(bundle.options)
-    for length, signature in bundle.answering.items():
-        name, output = signature.name, signature.outputs.get(kind.output)
-        if name not in found:
-            raise InputError(f"{path} has no signature {name!r:.40}, which its bundle names. Write the file again")
-        runner, tokens = model.get_signature_runner(name), -1 if bundle.any_length else length
-        inputs, outputs = runner.get_input_details(), runner.get_output_details()
-        wanted = {each.signature: (_shape(each, tokens), np.dtype(each.dtype).type) for each in bundle.inputs}
-        _compare(path, name, inputs, wanted)
-        shown = {
-            key: details for key, details in outputs.items() if key not in set(signature.outputs.values()) - {output}
-        }
-        width = kind.width(bundle.labels)
-        if width is None and output in outputs:
-            width = int(outputs[output]["shape"][-1])
-        if width is not None and not 1 <= width <= MAX_WIDTH:
-            raise InputError(f"{path}: the output of {name!r:.40} has {width} values, expected 1 to {MAX_WIDTH}")
-        shape = (1, tokens, width) if kind.per_token else (1, width)
-        _compare(path, name, shown, {output: (shape, np.float32)})
-
-
-def _compare(path: Path, name: str, found: dict[str, dict], wanted: dict[Any, tuple]) -> None:
-    """The tensors of one side of a signature: name -> (shape, type)."""
-    given = {key: (tuple(map(int, one["shape_signature"])), one["dtype"]) for key, one in found.items()}
-    if given != wanted:
-        raise InputError(
-            f"{path}: the signature {name!r:.40} has {_shown(given)}, its bundle says {_shown(wanted)}. Write the file again"
-        )
-
-
-def _shown(tensors: dict[str, tuple]) -> str:
-    said = [f"{key!r:.30} {np.dtype(kind).name}{list(shape)}" for key, (shape, kind) in sorted(tensors.items())]
-    return ", ".join(said)[:200] or "nothing"
 
 
 def _tflite_runtime(path: Path, bundle: Bundle, threads: int) -> Plain:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from . import repack
-from .product import CENTROIDS, Coded
 from .repack import ModelT, SubGraphT, TensorT, builtin, inputs_of
+from .tables.product import CENTROIDS, Coded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,6 +161,38 @@ class Editor:
                 along.axis = len(shape) - 1
                 order = self._constant(graph, table, kinds.INT32, columns, [len(coded.columns)])
                 self._add(at, "GATHER", [row, order], [final], along)
+
+    def rows(self, places: Sequence[tuple[int, int]], buffer: int, data: np.ndarray, scale: np.ndarray) -> None:
+        """Rows that are sliced off a table, int8 times the row's own scale: a slice of both, DEQUANTIZE, MUL.
+
+        Args:
+            places: (subgraph, operator) of the slices. data, scale: of `by_row`.
+        """
+        self._set(buffer, data)
+        scales, ones = self._buffer(scale.astype("<f4")), self._scales(np.ones(1), np.zeros(1))
+        for at in places:
+            operator, graph = self._at(*at), self.model.subgraphs[at[0]]
+            table, *where = inputs_of(operator)
+            tensor, final = graph.tensors[table], int(operator.outputs[0])
+            result = graph.tensors[final]
+            column = self._constant(graph, tensor, result.type, scales, [*tensor.shape[:-1], 1])
+            tensor.type, tensor.quantization = self.s.TensorType.INT8, ones
+            small = self._like(graph, result, self.s.TensorType.INT8, int(tensor.shape[-1]), scale=ones)
+            unit, plain = (
+                self._like(graph, result, result.type, 1),
+                self._like(graph, result, result.type, int(tensor.shape[-1])),
+            )
+            if builtin(self.model, operator) == self.s.BuiltinOperator.SLICE:
+                size = self._buffer(np.asarray([*result.shape[:-1], 1], "<i4"))
+                where[1] = self._constant(
+                    graph, graph.tensors[where[1]], self.s.TensorType.INT32, size, [len(result.shape)]
+                )
+            second = copy.copy(operator)
+            second.inputs, second.outputs = np.asarray([column, *where], np.int32), np.asarray([unit], np.int32)
+            operator.outputs = np.asarray([small], np.int32)
+            self.after.setdefault(at, []).append(second)
+            self._add(at, "DEQUANTIZE", [small], [plain])
+            self._add(at, "MUL", [plain, unit], [final], self.s.MulOptionsT())
 
     def finished(self) -> Any:
         """The model with the added operators in their places."""

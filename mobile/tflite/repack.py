@@ -184,7 +184,7 @@ def _share_prefixes(model: ModelT) -> None:
             cut = [graph.tensors[index].shape for graph, index in users[part]]
             if all(first_rows(shape, other) for other in cut):
                 for graph, index in users[part]:
-                    _slice(model, graph, index, whole, shape)
+                    sliced(model, graph, index, whole, shape)
                 model.buffers[part].data = None
 
 
@@ -201,7 +201,7 @@ def first_rows(whole: Sequence[int], part: Sequence[int]) -> bool:
     return len(differ) == 1 and all(size == 1 for size in whole[: differ[0]])
 
 
-def _slice(model: ModelT, graph: SubGraphT, index: int, buffer: int, shape: np.ndarray) -> None:
+def sliced(model: ModelT, graph: SubGraphT, index: int, buffer: int, shape: np.ndarray) -> None:
     """Make tensor `index` of a graph computed: SLICE of the constant in `buffer`, at the graph's beginning."""
     s = schema()
     tensor = graph.tensors[index]

@@ -13,8 +13,8 @@ import numpy as np
 
 from . import repack
 from .editor import Editor, Weight, copied, read_at
-from .product import Coded
 from .repack import ModelT, builtin, inputs_of
+from .tables.product import Coded
 
 SMALLEST = 1024  # numbers; a smaller weight stays float, as in the converter's own dynamic range quantization
 

@@ -99,7 +99,8 @@ def test_a_damaged_file_does_not_poison_the_cache_of_the_good_one(int8_file, tmp
 
 
 def test_what_passed_the_checks_is_not_checked_again_and_nothing_else_is_trusted(int8_file, tmp_path, monkeypatch):
-    from kerasbert.mobile.runtime import interpreters, load, operators
+    from kerasbert.mobile.runtime import interpreters, load
+    from kerasbert.mobile.runtime.checks import operators
 
     checked, check = [], operators.check
     monkeypatch.setattr(operators, "check", lambda path: (checked.append(path.name), check(path)))
@@ -181,7 +182,7 @@ def test_what_the_bundle_says_is_compared_with_the_model(change, text, float_fil
 def test_operator_numbers_are_those_of_the_schema():
     from ai_edge_litert.schema_py_generated import BuiltinOperator, TensorType
 
-    from kerasbert.mobile.runtime import operators
+    from kerasbert.mobile.runtime.checks import operators
 
     assert {name: getattr(BuiltinOperator, name) for name in operators.NUMBERS} == operators.NUMBERS
     assert set(operators.LIMITS) == {TensorType.INT8, TensorType.UINT8}
@@ -291,7 +292,7 @@ def test_a_slice_by_offsets_is_refused(float_file, tmp_path):
     """STRIDED_SLICE's last option makes its end a length: XNNPACK computed beyond the tensor."""
     from ai_edge_litert.schema_py_generated import BuiltinOptions, OperatorCodeT, OperatorT, StridedSliceOptionsT
 
-    from kerasbert.mobile.runtime import operators
+    from kerasbert.mobile.runtime.checks import operators
     from kerasbert.mobile.tflite import repack
 
     def written(offset):

@@ -23,6 +23,60 @@ def test_plain_interpreter_gives_the_same(float_file):
     np.testing.assert_allclose(runner.outputs(TEXTS), expected, atol=1e-6)
 
 
+def test_a_delegate_that_is_none_is_one_line(int8_file, tmp_path):
+    from kerasbert.mobile.runtime import load
+
+    names = r"xnnpack \(the processor\), gpu, npu \(LiteRT's accelerators\) or the file of a TFLite delegate"
+    with pytest.raises(InputError, match=rf"no delegate 'nnapi'\. All: {names}"):
+        load(int8_file[0], delegate="nnapi")
+    with pytest.raises(InputError, match=rf"no delegate .*none.so: expected {names}"):
+        load(int8_file[0], delegate=str(tmp_path / "none.so"))
+    for content, said in ((b"text", "file too short|invalid ELF|not a mach-o|not valid"),):
+        (tmp_path / "text.so").write_bytes(content)
+        with pytest.raises(InputError, match=f"text.so is no TFLite delegate that can be loaded: .*({said})"):
+            load(int8_file[0], delegate=str(tmp_path / "text.so"))
+
+
+DELEGATE = """
+#include <stdint.h>
+#include <string.h>
+typedef struct Delegate {
+  void *data; int (*prepare)(void *, struct Delegate *); void *calls[3]; int64_t flags; void *opaque;
+} Delegate;
+static Delegate made;
+static int none(void *context, Delegate *delegate) { (void)context, (void)delegate; return 0; }
+void *tflite_plugin_create_delegate(char **keys, char **values, size_t count, void (*report)(const char *)) {
+  (void)keys, (void)values, (void)count, (void)report;
+#ifdef ABSENT
+  report("no such chip");
+  return 0;
+#endif
+  memset(&made, 0, sizeof made);
+  made.prepare = none;
+  return &made;
+}
+void tflite_plugin_destroy_delegate(void *delegate) { (void)delegate; }
+"""
+
+
+@pytest.mark.slow
+def test_the_delegate_of_a_library_takes_something_or_is_refused(int8_file, tmp_path):
+    import shutil
+    import subprocess
+
+    from kerasbert.mobile.runtime import load
+
+    compiler = shutil.which("cc")
+    assert compiler
+    (tmp_path / "delegate.c").write_text(DELEGATE)
+    for flags, said in (([], "it takes none of its operators"), (["-DABSENT"], "can be loaded: no such chip")):
+        out = tmp_path / f"d{len(flags)}.so"
+        command = [compiler, "-shared", "-fPIC", *flags, "-include", "stddef.h", "-o", out, tmp_path / "delegate.c"]
+        subprocess.run(command, check=True)
+        with pytest.raises(InputError, match=f"{out.name} .*{said}"):
+            load(int8_file[0], cache=False, delegate=str(out))
+
+
 STAND_IN = """
 import numpy as np
 class Interpreter:

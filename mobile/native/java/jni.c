@@ -262,14 +262,18 @@ CORE(void, freeRows)(JNIEnv *env, jclass core, jlong rows) {
 /* ---- a runner ---- */
 
 CORE(jlong, openRunner)
-(JNIEnv *env, jclass core, jbyteArray path, jobject buffer, jbyteArray library, jint threads, jint rows) {
+(JNIEnv *env, jclass core, jbyteArray path, jobject buffer, jbyteArray library, jint threads, jint rows, jbyteArray delegate) {
   kb_message message;
   kb_runner *runner = NULL;
   kb_runner_options options;
-  kb_text name = {NULL, 0}, file = {NULL, 0};
+  kb_text name = {NULL, 0}, file = {NULL, 0}, by = {NULL, 0};
   (void)core;
   if (library != NULL && (name = terminated(env, library)).data == NULL) return 0;
-  options.library = name.data, options.threads = threads, options.rows = (size_t)rows;
+  if (delegate != NULL && (by = terminated(env, delegate)).data == NULL) {
+    free((void *)name.data);
+    return 0;
+  }
+  options.library = name.data, options.threads = threads, options.rows = (size_t)rows, options.delegate = by.data;
   if (path != NULL) {
     file = terminated(env, path);
     if (file.data != NULL) failed(env, kb_runner_open(file.data, &options, &runner, &message), message.text);
@@ -280,6 +284,7 @@ CORE(jlong, openRunner)
   }
   free((void *)file.data);
   free((void *)name.data);
+  free((void *)by.data);
   return handle_of(runner);
 }
 

@@ -177,7 +177,7 @@ static kb_status network(void *context, const char *signature, const kb_input *i
 
 static void run(const kb_model *model, const kb_text *texts, size_t count) {
   kb_network over = {NULL, network, NULL};
-  kb_runner_options options = {NULL, 0, 0};
+  kb_runner_options options = {NULL, 0, 0, NULL};
   kb_message message;
   kb_runner *runner;
   kb_text json;

@@ -51,7 +51,12 @@ class _Network(ctypes.Structure):
 class Options(ctypes.Structure):
     """kb_runner_options."""
 
-    _fields_ = (("library", ctypes.c_char_p), ("threads", ctypes.c_int32), ("rows", ctypes.c_size_t))
+    _fields_ = (
+        ("library", ctypes.c_char_p),
+        ("threads", ctypes.c_int32),
+        ("rows", ctypes.c_size_t),
+        ("delegate", ctypes.c_char_p),
+    )
 
 
 class Failed(Exception):

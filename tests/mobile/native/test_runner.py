@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from kerasbert import answers, inputs
+from kerasbert.errors import InputError
 from kerasbert.export import bundle
 from kerasbert.mobile.native import build
 from kerasbert.mobile.runtime import load
@@ -254,6 +255,9 @@ def test_a_file_or_a_library_that_is_none(tmp_path):
     )
     with pytest.raises(Failed, match="threads is 257, expected 1 to 256"):
         Runner(tmp_path / "threads.tflite", library=library, threads=257)
+    with pytest.raises(Failed, match="delegate is 'nnapi', expected xnnpack, gpu or npu") as caught:
+        Runner(tmp_path / "threads.tflite", library=library, delegate=b"nnapi")
+    assert caught.value.status == ARGUMENT
     with pytest.raises(Failed, match=r"/none.so is not to be loaded, expected LiteRT's library"):
         Runner(tmp_path / "odd.tflite", library=b"/none.so")
     with pytest.raises(Failed, match=r"has no LiteRtCreateEnvironment, expected LiteRT 2.1.6 or later"):
@@ -303,6 +307,28 @@ def beside_python(path, task: str, count: int) -> int:
 def tagger(tmp_path_factory):
     """A file that reads long texts in windows."""
     return network("ner", tmp_path_factory.mktemp("tagger"))
+
+
+@pytest.mark.slow
+def test_a_delegate_computes_all_or_is_refused(tagger):
+    """Each by its name, in C and in Python; one that is there answers as the processor does."""
+    text, library = "the happy cat", str(litert()).encode()
+    with load(tagger, cache=False) as python:
+        wanted = python([text])[0].to_json()
+    for name in ("xnnpack", "gpu", "npu"):
+        said = []
+        for opener in (
+            lambda name=name: opened(tagger, library=library, delegate=name.encode()),
+            lambda name=name: load(tagger, cache=False, delegate=name),
+        ):
+            try:
+                with opener() as runner:
+                    found = runner([text])
+                close(wanted, found[0].to_json() if isinstance(found, list) else found, name)
+            except (Failed, InputError) as error:
+                said.append(str(error))
+        assert not said or name != "xnnpack"
+        assert all(f"LiteRT has no {'such accelerator' if 'such' in each else name} here" in each for each in said)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
-from kerasbert.mobile.tflite import product
+from kerasbert.mobile.tflite.tables import product
 from tests.mobile.conftest import TEXTS, make_run
 
 

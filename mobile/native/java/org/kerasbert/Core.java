@@ -57,8 +57,8 @@ final class Core {
 
     static native void freeRows(long rows);
 
-    /** Of a file's path, or where it is null of its bytes, which must stay. `library` may be null. */
-    static native long openRunner(byte[] path, ByteBuffer direct, byte[] library, int threads, int rows);
+    /** Of a file's path, or where it is null of its bytes, which must stay. `library` and `delegate` may be null. */
+    static native long openRunner(byte[] path, ByteBuffer direct, byte[] library, int threads, int rows, byte[] delegate);
 
     static native byte[] kind(long runner);
 

@@ -5,6 +5,7 @@ public final class Options {
     String library;
     int threads;
     int rows;
+    String delegate;
 
     /** LiteRT's library: a path or a name that the platform's loader knows; by default libLiteRt.so, which is in LiteRT's AAR. */
     public Options library(String name) {
@@ -21,6 +22,15 @@ public final class Options {
     /** The most rows of the model's length that an input may take, 1 to 1,024, which is the default: longer ones are refused. */
     public Options rows(int count) {
         rows = atLeastOne(count, "rows");
+        return this;
+    }
+
+    /**
+     * What computes: "xnnpack" (the processor), the default, or LiteRT's accelerators "gpu" and "npu", all of the network: one that
+     * they do not take whole is refused.
+     */
+    public Options delegate(String name) {
+        delegate = name;
         return this;
     }
 

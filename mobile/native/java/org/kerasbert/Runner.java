@@ -21,7 +21,8 @@ public class Runner implements AutoCloseable {
     Runner(String path, ByteBuffer bytes, Options options, String... kinds) {
         file = path == null ? Core.direct(bytes) : null;
         byte[] library = options.library == null ? null : Core.bytes(options.library);
-        handle = Core.openRunner(path == null ? null : Core.bytes(path), file, library, options.threads, options.rows);
+        byte[] delegate = options.delegate == null ? null : Core.bytes(options.delegate);
+        handle = Core.openRunner(path == null ? null : Core.bytes(path), file, library, options.threads, options.rows, delegate);
         if (kinds.length > 0 && !Arrays.asList(kinds).contains(kind())) {
             String kind = kind();
             close();

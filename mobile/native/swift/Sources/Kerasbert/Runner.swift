@@ -34,11 +34,14 @@ public struct Options {
     public var threads: Int
     /// The most rows of the model's length that an input may take, 1 to 1,024, which is the default: longer ones are refused.
     public var rows: Int
+    /// What computes: "xnnpack" (the processor), the default, or LiteRT's accelerators "gpu" and "npu", all of the network.
+    public var delegate: String?
 
-    public init(library: String? = nil, threads: Int = 0, rows: Int = 0) {
+    public init(library: String? = nil, threads: Int = 0, rows: Int = 0, delegate: String? = nil) {
         self.library = library
         self.threads = threads
         self.rows = rows
+        self.delegate = delegate
     }
 }
 
@@ -108,14 +111,17 @@ public class Runner: @unchecked Sendable {
             status = data.withUnsafeBytes { kb_model_open($0.baseAddress, $0.count, &read, &message) }
             if status == KB_OK {
                 var calls = kb_network(context: Unmanaged.passUnretained(held).toOpaque(), run: runNetwork, close: nil)
-                var given = kb_runner_options(library: nil, threads: 0, rows: options.rows)
+                var given = kb_runner_options(library: nil, threads: 0, rows: options.rows, delegate: nil)
                 status = kb_runner_over(read, &calls, &given, &made, &message)
             }
         } else {
             status = file.path.withCString { path in
-                withLibrary(options.library) { library in
-                    var given = kb_runner_options(library: library, threads: Int32(clamping: options.threads), rows: options.rows)
-                    return kb_runner_open(path, &given, &made, &message)
+                withName(options.library) { library in
+                    withName(options.delegate) { delegate in
+                        var given = kb_runner_options(
+                            library: library, threads: Int32(clamping: options.threads), rows: options.rows, delegate: delegate)
+                        return kb_runner_open(path, &given, &made, &message)
+                    }
                 }
             }
         }
@@ -300,7 +306,7 @@ func withTexts<T>(_ texts: [String], _ body: ([kb_text]) throws -> T) rethrows -
     }
 }
 
-private func withLibrary(_ name: String?, _ body: (UnsafePointer<CChar>?) -> kb_status) -> kb_status {
+private func withName(_ name: String?, _ body: (UnsafePointer<CChar>?) -> kb_status) -> kb_status {
     guard let name = name else { return body(nil) }
     return name.withCString { body($0) }
 }
