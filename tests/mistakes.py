@@ -35,7 +35,14 @@ TASKS = {
 VECTOR = {"name": "sts", "kind": "vector", "text": "sentence1", "text_b": "sentence2", "label": "score"}
 TASKS["vectors"] = VECTOR | {"options": {"dense": [{"width": 64, "activation": "tanh", "bias": True}]}}
 WEIGHT = b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
-INDEX = {"index": 1, "model": {"path": None}, "count": 1, "width": 8, "dtype": "float32", "query_prompt": None}
+INDEX = {
+    "index": 1,
+    "model": {"path": None, "precision": "float32"},
+    "count": 1,
+    "width": 8,
+    "dtype": "float32",
+    "query_prompt": None,
+}
 INDEX["settings"] = dict.fromkeys(("pooling", "dims", "length", "language", "prompt_name"))
 ROWS = "".join(f"a film {i},{'pos' if i % 2 else 'neg'}\n" for i in range(40))
 FILES: dict[str, str | bytes] = {

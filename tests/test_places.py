@@ -28,21 +28,10 @@ from kerasbert.training.runs import open_run
 from tests import mistakes
 
 PROGRAMS = {"kerasbert": kerasbert.cli, "kerasbert-mobile": kerasbert.mobile.cli}
-READERS = {
-    "list",
-    "show",
-    "check-tpu",
-    "replay",
-    "evaluate",
-    "search",
-    "fill-mask",
-    "zero-shot",
-    "nearest",
-    "serve",
-    "serve-benchmark",
-    "serve-check",
+READERS = {  # commands that write nothing but what they print
+    *("list", "show", "check-tpu", "replay", "evaluate", "search", "fill-mask", "zero-shot", "nearest", "docs"),
+    *("serve", "serve-benchmark", "serve-check", "verify", "benchmark", "inspect"),
 }
-READERS |= {"verify", "benchmark", "inspect", "docs"}  # commands that write nothing but what they print
 NAMES = {"out", "work", "golden", "explain", "submission"}  # options that name what is written
 TABLE = "text\tlabel\n" + "".join(f"a line of words {i}\t{'ab'[i % 2]}\n" for i in range(30))
 

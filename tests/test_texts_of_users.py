@@ -222,6 +222,7 @@ OTHER = {  # lists of something else, or where one str means another thing
     "finetune_tasks.callbacks",
     "finetune_tasks.tasks",  # pairs of a task and its data
     "grid.grid",  # values of options
+    "predict.model",  # one is a model by itself, several answer together
     "pretrain.phases",
     # one str is names with commas between them
     *(

@@ -149,8 +149,14 @@ class SparseAttention(Attention):
 
         if isinstance(scoring.length, int):
             return over_blocks()
-        full = functools.partial(super().call, x, bias, source, value, training, **at)
-        return ops.cond(scoring.length <= self.sparse.limit, lambda: full()[0], lambda: over_blocks()[0]), None
+        full = functools.partial(super().call, source=source, value=value, training=training, **at)
+
+        def over_all() -> Tensor:
+            # In the branch, though it changes nothing: where scores, scale and bias become one operator (TensorFlow 2.20, oneDNN)
+            # a bias from outside of the branch is read as the other branch's, which has no value: no row came back.
+            return full(x, None if bias is None else ops.minimum(bias, 0.0))[0]
+
+        return ops.cond(scoring.length <= self.sparse.limit, over_all, lambda: over_blocks()[0]), None
 
     def table(self, length: Tensor) -> tuple[Tensor, Tensor]:
         """The blocks that all but the first and last see, int32 [N, n - 2, 5 + r], and how often each counts, [n - 2, 5 + r]."""

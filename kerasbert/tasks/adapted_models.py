@@ -65,7 +65,7 @@ def in_bfloat16(model: "keras.Model") -> "keras.Model":
     Raises:
         InputError: a network that cannot be made in bfloat16, or whose weights are not its family's alone.
     """
-    encoder = getattr(model, "encoder", model)
+    encoder: Any = getattr(model, "encoder", model)
     held = values(encoder)
     kept = InputError(f"precision bfloat16: {type(encoder).__name__} is computed in float32 alone. Leave it out")
     read = {name: lambda value=value: value for name, value in held.items()}

@@ -2,19 +2,16 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.storage.json_view import Json
 from ..tflite import repack, weights
 from . import forms, ranges, static
 from .schemes import SCHEMES
-
-if TYPE_CHECKING:
-    from kerasbert.inputs import Tensor
-
 
 SENSITIVITY = 200  # texts that the cost of each weight is measured on
 FINENESS = (static.FINENESS, 300.0, 1000.0, 3000.0, 10000.0)
@@ -69,7 +66,7 @@ class Judge:
                 f"max_drop is {max_drop:g} points, and reading alone loses {drop:.2f}: {'; '.join(losses)}. Nothing was written"
             )
 
-    def metric(self, outputs: "Tensor", encoded: Any = None) -> float:
+    def metric(self, outputs: Tensor, encoded: Any = None) -> float:
         """The task's metric in points, larger is better; `encoded` are the rows that the outputs are of."""
         kind = self.task.how
         sign = 1 if kind.better(self.task.metric, 1.0, 0.0) else -1

@@ -108,9 +108,7 @@ def observe(data: bytes, batches: Iterable[tuple[str, dict[str, np.ndarray]]]) -
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     if "WHILE" in repack.operators(data):
-        raise InputError(
-            "ranges of activations are not measured within a loop, of a recurrent layer. Do: --quantize dynamic_int8"
-        )
+        raise InputError("activations within a recurrent layer's loop are not measured. Do: --quantize dynamic_int8")
     model = repack.read(data)
     subgraphs = {entry.signatureKey.decode(): entry.subgraphIndex for entry in model.signatureDefs}
     tensors = [_computed(graph) for graph in model.subgraphs]
