@@ -78,7 +78,8 @@ def kept(place: str | os.PathLike) -> Iterator[None]:
         yield
     except Exception as error:
         said = temporary(error) or str(error)
-        if "the same command goes on" in said or refusal(error) is None:
+        refused = refusal(error) is not None or isinstance(error.__cause__, OSError)
+        if "the same command goes on" in said or not refused:
             raise
         raise InputError(f"{said}. What was made is kept in {place}: the same command goes on") from error
 

@@ -79,7 +79,7 @@ def test_the_longest_bucket_is_the_tasks_length():
     """A model that was fine-tuned with 256 tokens was compressed to 128 without a word."""
     from kerasbert.mobile.tflite.buckets import choose
 
-    dense = (8, 16, 24, 32, 40, 48, 64, 68, 80, 84, 96, 100, 112, 116, 128, 160, 192, 224, 256)
+    dense = (8, 16, 24, 32, 40, 48, 64, 68, 80, 84, 96, 100, 112, 116, 128, 144, 160, 176, 192, 208, 224, 256)
     assert choose(512, "kerasbert", None, None, 256) == dense
     assert choose(512, "kerasbert", None, None, 20) == (8, 16, 20)
     assert choose(512, "mediapipe", None, None, 256) == (256,)

@@ -163,8 +163,8 @@ def test_limits_and_options():
         assert len(runner(["a " * 30])["words"]) == 30  # and goes on
     for options, text in (
         ({"rows": 1025}, "rows is 1025, expected 1 to 1024"),
-        ({"threads": 2}, "library and threads are of LiteRT's library"),
-        ({"library": b"x"}, "library and threads are of LiteRT's library"),
+        ({"threads": 2}, "library, threads and delegate are of LiteRT's library"),
+        ({"library": b"x"}, "library, threads and delegate are of LiteRT's library"),
     ):
         with pytest.raises(Failed, match=text):
             Runner(said.to_zip(), run, **options)
