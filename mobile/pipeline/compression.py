@@ -132,7 +132,9 @@ def _settled(model: "keras.Model", config: CompressConfig) -> CompressConfig:
     """
     target, fixed = config.target or targets.OURS, getattr(model, "fixed", None)
     if config.lengths == buckets.ANY:
-        loops = any(isinstance(layer, Recurrent | keras.layers.RNN) for layer in model._flatten_layers())
+        # of Keras' layers those of a model of one's own: a family of a plug-in says itself what it does
+        kinds = Recurrent | keras.layers.RNN if hasattr(model, "taken") else Recurrent
+        loops = any(isinstance(layer, kinds) for layer in model._flatten_layers())
         if loops or fixed:
             places = "recurrent layers, whose loop in a .tflite has as many places as it was converted with"
             reason = f"inputs of {fixed} tokens alone" if fixed else places
