@@ -299,6 +299,10 @@ def family_of(encoder: object) -> Family:
         return family(name.partition("/")[0])
     kinds = type(encoder), type(getattr(encoder, "spec", None))
     found = next((f for f in families().values() if kinds == (f.encoder, type(f.spec))), None)
+    if found is None and hasattr(encoder, "encoder"):
+        raise InputError(
+            f"a {type(encoder).__name__} of a task stands where its encoder is wanted: build on model.encoder"
+        )
     if found is None:
         raise InputError(f"no family has the encoder {type(encoder).__name__}: register one")
     return found

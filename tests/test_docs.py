@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
-from kerasbert import cli
+from kerasbert import cli, registry
 from kerasbert.cli.parser import commands_of
+from kerasbert.errors import InputError
 from kerasbert.mobile import cli as mobile_cli
+from kerasbert.tasks.model import TaskModel
+from kerasbert.tasks.task import Task
 from kerasbert.testing import battery
 from tests import make_index, readme
 from tests.support import ROOT, often, python
@@ -83,6 +86,28 @@ def test_notebooks_run_with_any_encoder(name, tmp_path, monkeypatch):
     kb.save(encoder, tmp_path / "encoder")
     runner = readme.Runner(tmp_path, shell=False, encoder=str(tmp_path / "encoder"), compare=False)
     runner.page(name, readme.notebooks()[name])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of TensorFlow, in Keras' fit
+def test_the_page_about_keras_runs_with_any_model_of_sentences(tmp_path, monkeypatch):
+    """Block by block: a folder of sentence-transformers is a model with a task, whose encoder goes into a model of one's own."""
+    monkeypatch.chdir(tmp_path)
+    tokenizer = battery.tokenizer("wordpiece")
+    changes = {"embeddings.vocabulary": tokenizer.size, "embeddings.positions": 64, "hidden": 32, "blocks.layers": 1}
+    encoder = kb.build("bert/tiny", **changes | {"feedforward.width": 64, "initializer": 0.2})
+    encoder.tokenizer = tokenizer
+    model = TaskModel(encoder, Task("sentences", "vector", metric="spearman"))
+    model.build()
+    kb.save(model, tmp_path / "encoder")
+    runner = readme.Runner(tmp_path, shell=False, encoder=str(tmp_path / "encoder"), compare=False)
+    imported = f"kerasbert import {readme.ENCODER} --out models/minilm"
+    runner.made[imported] = tmp_path / "encoder", ""
+    runner.page("keras", PAGES["keras"])
+    with pytest.raises(
+        InputError, match=r"a TaskModel of a task stands where its encoder is wanted: build on model\.encoder"
+    ):
+        registry.family_of(model)
 
 
 @pytest.mark.parametrize("page", readme.notebooks().values(), ids=lambda page: page.name)

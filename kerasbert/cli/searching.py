@@ -122,12 +122,17 @@ def _search(options: argparse.Namespace) -> None:
         raise InputError("search takes at least one QUERY, or of an index --relevant FILE")
     with tables.telling_truncated():
         found = _of_index(options) if is_index(options.model) else _of_file_itself(options)
+    several = len(options.texts) > (1 if is_index(options.model) else 2)
+    numbered = not (is_index(options.model) and about(options.model).get("ids"))
     for query, hits in found:
         if options.json:
             print(json.dumps({"query": query, "hits": [hit.to_json() for hit in hits]}, ensure_ascii=False))
             continue
+        if several:
+            print(f"# {one_line(query)}")
         for hit in hits:
-            named = f"\t{hit.id}" if hit.id and not hit.id.isdecimal() else ""  # a line's number says nothing of a text
+            line = numbered and (hit.id or "").isdecimal()  # a line's number says nothing of a text
+            named = "" if line or not hit.id else f"\t{hit.id}"
             print(f"{hit.score:.4f}\t{one_line(hit.text)}{named}")
 
 

@@ -109,6 +109,8 @@ def _finetune(options: argparse.Namespace) -> None:
     for name in ("sampling", "sampling_limit", "sampling_temperature"):
         if hasattr(options, name):
             raise InputError(f"--{name.replace('_', '-')} is of several tasks, received one --task: leave it out")
+    if data and options.dev and not options.train:
+        raise InputError(f"--dev goes with --train: write --train {data[0]} --dev {options.dev}")
     if len(data) > 1 or bool(data) == bool(options.train) or (data and options.dev):
         raise InputError(
             "give --data PATH, a folder with train and dev files or one file, or --train FILE and, if there is one, --dev FILE"

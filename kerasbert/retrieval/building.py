@@ -89,6 +89,7 @@ def _about(
             "precision": precision,
         },
         "count": source.count,
+        "ids": source.id_column is not None,  # or they are the texts' lines
         "width": encoding.width(model, source.texts(), settings),
         "dtype": dtype,
         "settings": {name: settings.get(name) for name in SETTINGS},

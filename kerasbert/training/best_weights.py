@@ -68,11 +68,19 @@ class BestWeights:
         if self.constraint is not None and not self.constraint.complete(step):
             pass
         elif self.task.how.better(self.task.metric, value, self.state["best"]):
-            self.keep({"best": value, "step": step, **self.chosen(outputs, metrics)})
-            self.outputs = outputs
+            self._take_these(step, outputs, metrics)
         else:
-            self.state = self.state | {"worse": self.state["worse"] + 1}
+            worse = self.state["worse"] + 1
+            if value == self.state["best"] and metrics.get("loss", math.inf) < (self.state.get("loss") or -math.inf):
+                self._take_these(step, outputs, metrics)  # no better by the metric, and surer
+            self.state = self.state | {"worse": worse}
         return {f"dev/{name}": number for name, number in metrics.items()}, self.stopped
+
+    def _take_these(self, step: int, outputs: Tensor, metrics: Mapping[str, float]) -> None:
+        """The weights are the best so far, by the task's metric, and among equal ones by the loss."""
+        best, loss = metrics[self.task.metric], metrics.get("loss")
+        self.keep({"best": best, "loss": loss, "step": step, **self.chosen(outputs, dict(metrics))})
+        self.outputs = outputs
 
     @property
     def stopped(self) -> bool:

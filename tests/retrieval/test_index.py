@@ -100,6 +100,18 @@ def test_a_table_with_ids_and_blank_rows(model, tmp_path, capsys):
     assert other["hits"][0] == {"index": 0, "text": "the cat runs", "score": pytest.approx(1, abs=1e-5), "id": "x"}
     assert main(["search", str(out), "the cat runs"]) == 0
     assert [line[7:] for line in capsys.readouterr().out.splitlines()] == ["the cat runs\tx", "a dog, happy\tz"]
+    table.write_text("key,text\n17,the cat runs\n4,a dog\n")  # numbers of a column are ids, those of lines are none
+    for names, ids in ((["--id-column", "key"], ["\t17", "\t4"]), ([], ["", ""])):
+        assert main(["index", str(model), str(table), *names, "--out", str(out), "--overwrite"]) == 0
+        capsys.readouterr()
+        assert main(["search", str(out), "the cat runs", "a dog", "--top", "1"]) == 0
+        first, hit, second, other = capsys.readouterr().out.splitlines()
+        assert (first, hit[7:], second, other[7:]) == (
+            "# the cat runs",
+            f"the cat runs{ids[0]}",
+            "# a dog",
+            f"a dog{ids[1]}",
+        )
 
 
 @pytest.mark.parametrize(
