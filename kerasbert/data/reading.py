@@ -102,6 +102,19 @@ def codec_of(path: str | os.PathLike) -> str:
     return "utf-8-sig" if mark == "utf-8" else mark or chosen_encoding(None) or "utf-8"
 
 
+def is_utf8(path: str | os.PathLike) -> bool:
+    """Whether a file is UTF-8 with letters beyond ASCII, which hardly ever happens by chance."""
+    decoder, beyond = codecs.getincrementaldecoder("utf-8")(), False
+    with unpacked(path) as file:
+        try:
+            while chunk := _read(file, CHUNK):
+                beyond = not decoder.decode(chunk).isascii() or beyond
+            decoder.decode(b"", True)
+        except UnicodeDecodeError:
+            return False
+    return beyond
+
+
 @contextlib.contextmanager
 def unpacked(path: str | os.PathLike) -> Iterator[Any]:
     """A file's bytes, unpacked where it is gz, bz2, xz or zst.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.data import texts as reader
-from kerasbert.data.reading import numbered_lines, plain_name
+from kerasbert.data.reading import chosen_encoding, is_utf8, numbered_lines, plain_name
 from kerasbert.data.sentences import split_sentences
 from kerasbert.data.sources import FORMATS, SURROGATES, TABLES, check_files, file_format, table_rows
 from kerasbert.errors import InputError
@@ -25,6 +25,7 @@ class Folder:
 
     Attributes:
         left: names of the files that are no documents by their endings.
+        utf8: names of those that are UTF-8, and are read so, where another encoding is chosen (`--encoding`) for the others.
 
     Raises:
         InputError: no document.
@@ -32,7 +33,7 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike, column: str | None = None) -> None:
         self.path, self.column = Path(path), column
-        self.files, self.left = list[Path](), list[str]()
+        self.files, self.left, self.utf8 = list[Path](), list[str](), set[str]()
         for file in self._found():
             if plain_name(file).suffix.lower() in READ:
                 self.files.append(file)
@@ -61,18 +62,27 @@ class Folder:
         if self.left:
             shown = ", ".join(self.left[:5]) + (", ..." if len(self.left) > 5 else "")
             lines.append(f"{len(self.left):,} files are no documents by their endings and are left out: {shown}")
+        if self.utf8:
+            shown = ", ".join(sorted(self.utf8)[:5]) + (", ..." if len(self.utf8) > 5 else "")
+            lines.append(
+                f"{len(self.utf8):,} files are UTF-8 and were read so, the others as {chosen_encoding(None)}: {shown}"
+            )
         return lines
 
     def _passages(self, file: Path) -> Iterator[tuple[int, str]]:
         check_files([file])  # a pipe is none
         if not file.stat().st_size:
             return iter(())
-        kind = file_format(file)
-        return self._rows(file, kind) if kind in TABLES else paragraphs(numbered_lines(file))
+        # "utf-8" would be the chosen one
+        encoding = "utf-8-sig" if chosen_encoding(None) and is_utf8(file) else None
+        if encoding:
+            self.utf8.add(file.relative_to(self.path).as_posix())
+        kind = file_format(file, encoding)
+        return self._rows(file, kind, encoding) if kind in TABLES else paragraphs(numbered_lines(file, encoding))
 
-    def _rows(self, file: Path, kind: str) -> Iterator[tuple[int, str]]:
+    def _rows(self, file: Path, kind: str, encoding: str | None) -> Iterator[tuple[int, str]]:
         wanted = () if self.column is None else (self.column,)
-        for line, row in table_rows(file, kind, wanted):
+        for line, row in table_rows(file, kind, wanted, encoding=encoding):
             column = self.column or (reader.TEXT[0] if isinstance(row.get(reader.TEXT[0]), str) else None)
             text = row[column] if column else "; ".join(_cells(row))
             if not isinstance(text, str):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kerasbert.data.reading import default_encoding
 from kerasbert.errors import InputError
 from kerasbert.retrieval.documents import LONGEST, Folder, paragraphs
 from kerasbert.retrieval.passages import Source
@@ -79,3 +80,18 @@ def test_a_column_of_plain_text_is_refused(folder):
         InputError, match=r"notes\.txt is plain text, which has no column 'words': leave --text-column out"
     ):
         Source(folder / "notes.txt", "words", default=False)
+
+
+def test_files_in_two_encodings_are_read_each_in_its_own(tmp_path):
+    """`--encoding cp1252`, which the error of one file names, made "Ã¶" of the letters of the others."""
+    (tmp_path / "a.txt").write_text("Die Störung", "cp1252")
+    (tmp_path / "b.md").write_text("behoben: Müller", "utf-8")
+    (tmp_path / "c.csv").write_text("text\nGrün\n", "utf-8")
+    (tmp_path / "d.txt").write_text("plain")
+    (tmp_path / "e.txt").write_bytes("cut off: é".encode()[:-1])
+    with default_encoding("cp1252"):
+        folder = Folder(tmp_path)
+        assert [text for _, text in folder] == ["Die Störung", "behoben: Müller", "Grün", "plain", "cut off: Ã"]
+        assert folder.told()[1:] == ["2 files are UTF-8 and were read so, the others as cp1252: b.md, c.csv"]
+    with pytest.raises(InputError, match=r"a\.txt, line 1: byte 0xf6 is not UTF-8"):
+        list(Folder(tmp_path))
