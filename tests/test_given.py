@@ -94,7 +94,7 @@ def test_every_option_of_every_command_is_read_by_its_code(command):
 
 
 REFUSED = [
-    (main, "finetune {run} --task classification --data train.csv --dev dev.csv --out o", "--dev FILE"),
+    (main, "finetune {run} --task classification --data train.csv --dev dev.csv --out o", "--dev goes with --train"),
     (main, "finetune {run} --task classification --data a.csv --train b.csv --out o", "--train FILE"),
     (main, "finetune {run} --task classification --data a.csv --steps 3 --epochs 2 --out o", "epochs 2 and steps 3"),
     (main, "finetune {run} --task classification --data a.csv --seeds 3 --out o", "--seeds goes with --grid"),
