@@ -12,11 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerasbert.storage.json_view import Json
-
 if TYPE_CHECKING:
-    pass
-
+    from kerasbert.storage.json_view import Json
 
 WARM_UP = "assets.extra/tf_serving_warmup_requests"
 SUMS = "SHA256SUMS"
@@ -97,7 +94,7 @@ def differs(name: str, wanted: Any, received: Any) -> str:
     return "" if (wanted == received).all() else f"{name} is another one than recorded"
 
 
-def answered(served: Any, records: list[bytes], report: Json) -> dict[str, dict[str, Any]]:
+def answered(served: Any, records: list[bytes], report: "Json") -> dict[str, dict[str, Any]]:
     """Replay the warm-up; the last request of one row of each signature."""
     import tensorflow as tf
 
@@ -134,7 +131,7 @@ def timed(served: Any, requests: dict[str, dict[str, Any]]) -> dict[str, dict[st
     return found
 
 
-def check(folder: Path) -> Json:
+def check(folder: Path) -> "Json":
     """The report: problems, versions, operators that are not TensorFlow's own, and times."""
     report: Json = {"problems": damaged(folder)}
     if report["problems"]:

@@ -89,6 +89,14 @@ def test_the_same_run_gives_the_same_bytes_and_the_next_version(classifier, tmp_
     assert "--next writes a version that is not there yet" in capsys.readouterr().err
 
 
+def test_the_check_of_a_server_needs_nothing_of_ours():
+    """It runs as a file beside TensorFlow alone; a type's import had brought kerasbert into its process."""
+    code = (
+        f"import runpy, sys; sys.modules['kerasbert'] = None; runpy.run_path({serve_check.__file__!r}, run_name='read')"
+    )
+    subprocess.run([sys.executable, "-I", "-c", code], check=True, timeout=60)
+
+
 def served_check(folder, capsys):
     """A process without kerasbert says the same; of a file that was changed it says which."""
     capsys.readouterr()
