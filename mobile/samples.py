@@ -4,8 +4,6 @@ import os
 import random
 from typing import TYPE_CHECKING, Any
 
-from kerasbert.errors import InputError
-
 if TYPE_CHECKING:  # a launch on a phone does without
     from kerasbert.answers.base import Kind
     from kerasbert.data.texts import Texts
@@ -49,8 +47,7 @@ def opened(path: str | os.PathLike, bundle: "Bundle", kind: "Kind", *named: str 
     from kerasbert.tasks.answer_tables import line_of
 
     own = bundle.parts or bundle.columns or (texts.PAIR if bundle.pair else texts.TEXT)
-    if any(named[len(own) :]):
-        raise InputError("--text-b-column names a second text, the model reads one: leave it out")
+    texts.check_second((*named, None, None)[1], own)
     columns = [chosen or name for chosen, name in zip((*named, *[None] * len(own)), own)]
     default = texts.TEXT if kind.annotated and not any(named) else ()  # texts are answered as well as words
     return texts.opened(path, columns, default=default, lists=kind.lists, line=line_of(kind, columns))

@@ -140,9 +140,10 @@ def _asked(options: argparse.Namespace, task: "Task") -> Any:
         from kerasbert.tasks import answer_tables
 
         named = options.text_column, options.text_b_column
-        if options.text_b_column and len(task.asked) < 2:
-            raise InputError("--text-b-column names a second text, the model reads one: leave it out")
+        from kerasbert.data.texts import check_second
         from kerasbert.tasks.task import by_number
+
+        check_second(options.text_b_column, task.asked)
 
         if numbered := by_number(task, {"text": options.text_column}):
             task, named = numbered, (None, None)

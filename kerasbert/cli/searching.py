@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kerasbert.blanks import one_line
@@ -120,10 +120,11 @@ def _search(options: argparse.Namespace) -> None:
     options.top = 5 if options.top is None else options.top
     if not options.texts:
         raise InputError("search takes at least one QUERY, or of an index --relevant FILE")
+    held = about(options.model) if is_index(options.model) else None
     with tables.telling_truncated():
-        found = _of_index(options) if is_index(options.model) else _of_file_itself(options)
-    several = len(options.texts) > (1 if is_index(options.model) else 2)
-    numbered = not (is_index(options.model) and about(options.model).get("ids"))
+        found = _of_file_itself(options) if held is None else _of_index(options, held)
+    several = len(options.texts) > (2 if held is None else 1)
+    by_line = held is None or not held.get("ids")  # a line's number says nothing of a text
     for query, hits in found:
         if options.json:
             print(json.dumps({"query": query, "hits": [hit.to_json() for hit in hits]}, ensure_ascii=False))
@@ -131,8 +132,7 @@ def _search(options: argparse.Namespace) -> None:
         if several:
             print(f"# {one_line(query)}")
         for hit in hits:
-            line = numbered and (hit.id or "").isdecimal()  # a line's number says nothing of a text
-            named = "" if line or not hit.id else f"\t{hit.id}"
+            named = f"\t{hit.id}" if hit.id and not (by_line and hit.id.isdecimal()) else ""
             print(f"{hit.score:.4f}\t{one_line(hit.text)}{named}")
 
 
@@ -144,7 +144,7 @@ def _judge(options: argparse.Namespace) -> None:
     if options.texts or not is_index(options.model):
         raise InputError("--relevant FILE goes with an index and no QUERY: the queries are the file's")
     relevant = judging.read(options.relevant)
-    settings, by = _how(options) | {"top": 10 if options.top is None else options.top}, options.by
+    settings, by = _how(options, about(options.model)) | {"top": 10 if options.top is None else options.top}, options.by
     check_read(options)
     from kerasbert.retrieval.index import Index
 
@@ -155,19 +155,18 @@ def _judge(options: argparse.Namespace) -> None:
     show(found, options.json, "\n".join([f"{found['queries']:,} queries, {found['texts']:,} texts", *lines]))
 
 
-def _how(options: argparse.Namespace) -> dict[str, Any]:
-    """How an index is searched; what it has not is refused before TensorFlow's import."""
-    held = about(options.model)
+def _how(options: argparse.Namespace, held: Mapping[str, object]) -> dict[str, Any]:
+    """How an index is searched; what it has not, as index.json says, is refused before TensorFlow's import."""
     if options.how in ("words", "both") and "words" not in held:
         raise InputError(f"{options.model} has vectors alone: build it with words (words=True, --words)")
     settings = {"exact_search": options.exact, "prompt_name": options.prompt_name, "how": options.how}
     return settings | ({"rerank": options.rerank, "candidates": options.candidates} if options.rerank else {})
 
 
-def _of_index(options: argparse.Namespace) -> Iterable[tuple[str, Any]]:
+def _of_index(options: argparse.Namespace, held: Mapping[str, object]) -> Iterable[tuple[str, Any]]:
     queries = options.texts
     tables.check_texts(queries, "an index has its texts: give queries alone")
-    settings, by = _how(options) | {"top": options.top}, options.by
+    settings, by = _how(options, held) | {"top": options.top}, options.by
     check_read(options)
     from kerasbert.retrieval.index import Index
 

@@ -259,12 +259,13 @@ def _command(options: argparse.Namespace, chosen: dict[str, Any]) -> str:
 
 def _evaluate(options: argparse.Namespace) -> None:
     from kerasbert import report
+    from kerasbert.data.texts import check_second
     from kerasbert.tasks import early_checks
 
     columns = {"text": options.text_column, "text_b": options.text_b_column, "label": options.label_column}
     declared = early_task(options)  # a mistake is told before TensorFlow's import
-    if options.text_b_column and declared is not None and not declared.text_b:
-        raise InputError("--text-b-column names a second text, the model reads one: leave it out")
+    if declared is not None:
+        check_second(options.text_b_column, [each for each in (declared.text, declared.text_b) if each])
     early_checks.check_rows(early_checks.with_columns(declared, columns), options.data, options.split, options.model)
     from kerasbert.training.evaluation import evaluate, with_columns
 

@@ -18,6 +18,12 @@ TEXT, PAIR = ("text",), ("text_a", "text_b")  # columns where nobody names other
 Line = Callable[[str, str], tuple]  # (a line, what an error calls it) -> the parts of an input
 
 
+def check_second(named: str | None, parts: Sequence[str]) -> None:
+    """Refuse the name of a second text's column for a model that reads these parts."""
+    if named and len(parts) < 2:
+        raise InputError("--text-b-column names a second text, the model reads one: leave it out")
+
+
 def as_pair(line: str, what: str) -> tuple[str, ...]:
     """text_a, tab, text_b -> both, and an empty line -> two empty texts; `what` is the line's name in an error."""
     row = line.split("\t") if line.strip() else ["", ""]

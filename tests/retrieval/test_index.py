@@ -106,12 +106,8 @@ def test_a_table_with_ids_and_blank_rows(model, tmp_path, capsys):
         capsys.readouterr()
         assert main(["search", str(out), "the cat runs", "a dog", "--top", "1"]) == 0
         first, hit, second, other = capsys.readouterr().out.splitlines()
-        assert (first, hit[7:], second, other[7:]) == (
-            "# the cat runs",
-            f"the cat runs{ids[0]}",
-            "# a dog",
-            f"a dog{ids[1]}",
-        )
+        assert (first, hit[7:]) == ("# the cat runs", f"the cat runs{ids[0]}")
+        assert (second, other[7:]) == ("# a dog", f"a dog{ids[1]}")
 
 
 @pytest.mark.parametrize(
