@@ -143,7 +143,8 @@ MAKES = {
     ),
     "another scale": (
         lambda data, batches: changed(data, another_scale),
-        "mine: the file agrees with the float file on .* of 64 texts, expected agreement 0.985",
+        # either is told first: the training of the classifier differs by processor
+        "mine: the file (agrees with .* on .* of 64 texts, expected agreement 0.985|keeps .*, expected fidelity 0.99)",
     ),
     "no file": (lambda data, batches: b"a file", "mine: what make gave is no .tflite: "),
     "half a file": (lambda data, batches: data[:20_000], "mine: what make gave is no .tflite: "),
