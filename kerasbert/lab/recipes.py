@@ -5,7 +5,7 @@ claim: one line
 source: paper, table
 minutes: 6                      # about, on two cores with SEEDS seeds
 figure: {of: test, name: accuracy, higher: true, told: "..."}
-base: {data: {...}, pretrain: {...}, finetune: {...}, test: {...}}
+base: {data: {...}, pretrain: {...}, finetune: {...}, distill: {...}, test: {...}}  # of test: data, and name over the figure's
 arms: {NAME: {pretrain: {...}}} # what an arm changes of the base; null takes a step out
 compare: [{better: NAME, worse: NAME}]
 needs: what size or data the claim needs
@@ -19,7 +19,7 @@ from typing import Any
 
 from kerasbert.errors import InputError, unknown
 
-STEPS = ("data", "pretrain", "finetune", "test")
+STEPS = ("data", "pretrain", "finetune", "distill", "test")
 SEEDS = 5  # by default, and those of `minutes`
 
 
@@ -54,7 +54,7 @@ class Experiment:
         """The arms with their updates times a factor, one at least; a single update (no training) stays."""
         arms = copy.deepcopy({name: dict(arm) for name, arm in self.arms.items()})
         for arm in arms.values():
-            for step in ("pretrain", "finetune"):
+            for step in ("pretrain", "finetune", "distill"):
                 if arm.get(step) and arm[step]["steps"] > 1:
                     arm[step]["steps"] = max(2, round(arm[step]["steps"] * factor))
         return arms

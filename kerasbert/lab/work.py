@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -10,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import kerasbert
-from kerasbert import report
+from kerasbert import children, report
 from kerasbert.data import read_lines, read_table
-from kerasbert.errors import NonFinite
+from kerasbert.errors import InputError, NonFinite
 from kerasbert.lab import plan as plans
 from kerasbert.quickstart import books, samples
 from kerasbert.storage import files
@@ -80,11 +81,14 @@ def run(folder: Path, name: str, arm: Mapping[str, Any], seed: int, asked: Mappi
     clock = time.monotonic()
     found: dict[str, Any] = {"arm": name, "seed": seed}
     arms = json.loads((folder / plans.MARKER).read_text("utf-8"))["arms"]
-    place = folder / "runs" / f"{asked['group']}-{seed}"
+    place, figure = folder / "runs" / f"{asked['group']}-{seed}", asked["figure"]
     try:
         _pretrain(records(folder, arms, name), place / "pretrained", arm, seed)
-        found["parameters"] = _parameters(place / "pretrained")
-        found["figure"] = _figure(folder, place, name, arm, seed, asked["figure"])
+        runs = _finetuned(folder, place, name, arm, seed) if figure["of"] == "test" else []
+        last = [place / "pretrained", *runs][-1]
+        found |= {"parameters": _parameters(last), "figure": _figure(folder, last, arm, figure)}
+        for each in runs:  # their figure is kept
+            shutil.rmtree(each)
     except NonFinite as error:
         found |= {"figure": None, "error": str(error)}
     return found | {"seconds": round(time.monotonic() - clock, 1)}
@@ -97,26 +101,55 @@ def _pretrain(place: Path, out: Path, arm: Mapping[str, Any], seed: int) -> None
 
 def _parameters(run: Path) -> int:
     """Weights of the encoder, of which shared ones count once."""
-    return int(kerasbert.load(run).count_params())
+    model = kerasbert.load(run)
+    return int(getattr(model, "encoder", model).count_params())
 
 
-def _figure(
-    folder: Path, place: Path, name: str, arm: Mapping[str, Any], seed: int, figure: Mapping[str, Any]
-) -> float:
-    """The reported figure: a metric on test rows after a fine-tuning, or the last one that the pretraining logged."""
+def _figure(folder: Path, run: Path, arm: Mapping[str, Any], figure: Mapping[str, Any]) -> float:
+    """The reported figure: a metric on test rows, or the last one that the pretraining logged."""
     if figure["of"] == "pretrain":
-        return float(report.curves(place / "pretrained")[figure["name"]][-1][1])
+        return float(report.curves(run)[figure["name"]][-1][1])
+    test = {"name": figure["name"]} | arm["test"]
+    return float(kerasbert.evaluate(run, folder / "data" / test["data"], batch=64)["metrics"][test["name"]])
+
+
+def _finetuned(folder: Path, place: Path, name: str, arm: Mapping[str, Any], seed: int) -> list[Path]:
+    """Directories of the fine-tuned model and, of an arm that distils, its student."""
     settings = {"quiet": True, "seed": seed} | arm["finetune"]
     task, data = settings.pop("task"), folder / "data" / settings.pop("data")
     if rows := settings.pop("rows", None):
-        drawn = place / f"rows-{rows}.tsv"
-        files.write_atomic(drawn, drawn_rows(data / "train.tsv", settings["label_column"], rows, seed))
-        data = {"train": drawn, "dev": data / "dev.tsv"}
-    out = place / name
-    kerasbert.finetune(place / "pretrained", task, data, out=out, **settings)
-    found = kerasbert.evaluate(out, folder / "data" / arm["test"]["data"], batch=64)["metrics"][figure["name"]]
-    shutil.rmtree(out)  # its figure is kept
-    return float(found)
+        drawn = place / f"rows-{rows}"
+        drawn.mkdir(exist_ok=True)
+        files.write_atomic(drawn / "train.tsv", drawn_rows(data / "train.tsv", settings["label_column"], rows, seed))
+        shutil.copyfile(data / "dev.tsv", drawn / "dev.tsv")
+        data = drawn
+    tuned, student = place / name, place / f"{name}, student"
+    kerasbert.finetune(place / "pretrained", task, data, out=tuned, **settings)
+    if "distill" not in arm:
+        return [tuned]
+    settings = {"data": data, "out": student, "seed": seed} | arm["distill"]
+    if "unlabelled" in settings:
+        settings["unlabelled"] = folder / "data" / settings["unlabelled"]
+    _distil(tuned, settings)
+    return [tuned, student]
+
+
+def _distil(teacher: Path, settings: Mapping[str, object]) -> None:
+    """`kerasbert-mobile distill`, a command above this package, with options of these names.
+
+    Raises:
+        InputError: what it says at its end.
+    """
+    changes = settings.get("changes") or {}
+    assert isinstance(changes, Mapping)
+    options = [f"--set={field}={json.dumps(value)}" for field, value in changes.items()]
+    options += [f"--{key.replace('_', '-')}={value}" for key, value in settings.items() if key != "changes"]
+    program = "import sys; from kerasbert.mobile.cli import main; sys.exit(main())"
+    command = children.command(program, "distill", str(teacher), *options)
+    ended = subprocess.run(command, env=children.environment(), capture_output=True, encoding="utf-8", check=False)
+    if ended.returncode:
+        lines = ended.stderr.strip().splitlines() or ["no message"]
+        raise InputError(f"distill: {lines[-1].removeprefix('error: ')}")
 
 
 def drawn_rows(path: Path, column: str, each: int, seed: int) -> str:

@@ -5,17 +5,22 @@ import dataclasses
 import io
 import json
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 from scipy import stats
 
-from kerasbert import cli
+from kerasbert import cli, registry
 from kerasbert import spec as specs
 from kerasbert.data.config import RecordsConfig
 from kerasbert.errors import InputError
-from kerasbert.lab import intervals, page, plan, recipes, results, runner
+from kerasbert.lab import intervals, page, plan, recipes, results, runner, work
+from kerasbert.mobile.cli import parser
+from kerasbert.mobile.distill.recipes import DistillConfig
 from kerasbert.registry import shipped_model
 from kerasbert.training.config import FinetuneConfig
+from kerasbert.training.flops import family_flops
 from kerasbert.training.pretrain_config import PretrainConfig
 
 RECIPE = """
@@ -87,6 +92,45 @@ def test_a_recipe_holds_what_the_commands_take(name):
         if "finetune" in arm:
             own = {key: value for key, value in arm["finetune"].items() if key not in ("task", "data", "rows")}
             FinetuneConfig(out="-", **own)
+        if "distill" in arm:
+            own = {key: value for key, value in arm["distill"].items() if key not in ("student", "unlabelled")}
+            DistillConfig(out="-", **own)
+
+
+def test_replaced_tokens_get_the_arithmetic_of_masked_ones():
+    arithmetic = {}
+    for name, arm in recipes.find("replaced").arms.items():
+        settings = arm["pretrain"]
+        family = registry.family(settings["model"].split("/")[0])
+        spec = family.spec.derive({"embeddings.vocabulary": work.VOCABULARY, **settings["changes"]})
+        tokens = float(settings["batch"] * arm["data"]["length"])
+        networks = registry.objective(family.objective).networks(spec, 0.15 * tokens)
+        update = sum(family_flops(family, each, tokens, settings["batch"], count) for each, count in networks)
+        arithmetic[name] = settings["steps"] * update
+    assert max(arithmetic.values()) < 1.01 * min(arithmetic.values())
+
+
+def test_a_student_is_distilled_by_the_command(monkeypatch):
+    """What the recipe says is what the command is given; what it says at its end is the error."""
+    asked = []
+
+    def ended(command, **settings):
+        asked.append(command)
+        return subprocess.CompletedProcess(command, len(asked) - 1, "", "a warning\nerror: no such student\n")
+
+    monkeypatch.setattr(work.subprocess, "run", ended)
+    settings = {"out": "small", "learning_rate": 1e-3, "changes": {"hidden": 8, "blocks.share": "all"}}
+    work._distil(Path("large"), settings)
+    assert asked[0][-5:] == [
+        "large",
+        "--set=hidden=8",
+        '--set=blocks.share="all"',
+        "--out=small",
+        "--learning-rate=0.001",
+    ]
+    parser().parse_args(["distill", *asked[0][-5:], "--student=half", "--data=rows"])
+    with pytest.raises(InputError, match="distill: no such student"):
+        work._distil(Path("large"), settings)
 
 
 def test_a_recipe_with_a_mistake_is_refused():
@@ -235,8 +279,6 @@ def test_the_command_lists_and_prints(experiment, tmp_path, monkeypatch, capsys)
 
 
 def test_rows_are_drawn_by_the_seed(tmp_path):
-    from kerasbert.lab import work
-
     path = tmp_path / "train.tsv"
     path.write_text("text\tauthor\n" + "".join(f'"It is {i}," said "x\t{"ab"[i % 2]}\n' for i in range(40)))
     drawn = work.drawn_rows(path, "author", 5, 0)
@@ -270,7 +312,6 @@ def test_seeds_run_in_processes(experiment, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_an_experiment_runs(experiment, tmp_path, monkeypatch):
     """Really, in this process: what children run, whose start is TensorFlow's import each."""
-    from kerasbert.lab import work
     from kerasbert.quickstart import books
 
     def process(plan, seed, asked, *rest):
