@@ -3,12 +3,15 @@
 import json
 import random
 import shutil
+import string
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import keras
 
 import kerasbert
 from kerasbert import children, report
@@ -22,6 +25,7 @@ from kerasbert.text.train import train_wordpiece
 
 VOCABULARY = 4000
 DEV, TEST = 500, 2000  # sentences that choose the best weights, and that the figure is of
+REVERSED = {"train": 20_000, "dev": 200, "test": 500}  # rows of words backwards
 
 
 def main(folder: str, seed: str, names: str, text: str) -> None:
@@ -44,6 +48,7 @@ def prepare(folder: Path, arms: Mapping[str, Mapping[str, Any]], text: str | Non
                 files.write_atomic(new / name, content)
             books.write(new / "authors")
             _cut(new / "authors")
+            _write_reversed(new / "reverse")
     corpus = Path(text) if text else folder / "data/authors/train.txt"
     if not (folder / "tokenizer").exists():
         tokenizer = train_wordpiece(read_lines([corpus]), VOCABULARY)
@@ -72,6 +77,15 @@ def _cut(folder: Path) -> None:
             lines = lines[count or 0 :]
 
 
+def _write_reversed(folder: Path) -> None:
+    """Letters at random and the same backwards, for a Transformer that begins from nothing."""
+    draw = random.Random(0)
+    for name, count in REVERSED.items():
+        words = [draw.choices(string.ascii_lowercase, k=draw.randint(4, 10)) for _ in range(count)]
+        rows = "".join(f"{' '.join(word)}\t{' '.join(reversed(word))}\n" for word in words)
+        files.write_atomic(folder / f"{name}.tsv", f"source\ttarget\n{rows}")
+
+
 def run(folder: Path, name: str, arm: Mapping[str, Any], seed: int, asked: Mapping[str, Any]) -> Json:
     """An arm of a seed -> its line of results.jsonl.
 
@@ -83,7 +97,10 @@ def run(folder: Path, name: str, arm: Mapping[str, Any], seed: int, asked: Mappi
     arms = json.loads((folder / plans.MARKER).read_text("utf-8"))["arms"]
     place, figure = folder / "runs" / f"{asked['group']}-{seed}", asked["figure"]
     try:
-        _pretrain(records(folder, arms, name), place / "pretrained", arm, seed)
+        if arm["pretrain"]["steps"]:
+            _pretrain(records(folder, arms, name), place / "pretrained", arm, seed)
+        elif not (place / "pretrained").exists():
+            _begin(folder, place / "pretrained", arm["pretrain"], seed)
         runs = _finetuned(folder, place, name, arm, seed) if figure["of"] == "test" else []
         last = [place / "pretrained", *runs][-1]
         found |= {"parameters": _parameters(last), "figure": _figure(folder, last, arm, figure)}
@@ -97,6 +114,14 @@ def run(folder: Path, name: str, arm: Mapping[str, Any], seed: int, asked: Mappi
 def _pretrain(place: Path, out: Path, arm: Mapping[str, Any], seed: int) -> None:
     settings = {"log_every": 50, "save_every": 0, "quiet": True} | arm["pretrain"]
     kerasbert.pretrain(settings.pop("model"), place, out=out, seed=seed, **settings)
+
+
+def _begin(folder: Path, out: Path, settings: Mapping[str, Any], seed: int) -> None:
+    """New weights, which no text has trained."""
+    tokenizer = kerasbert.load_tokenizer(folder / "tokenizer")
+    keras.utils.set_random_seed(seed)
+    changes = {"embeddings.vocabulary": len(tokenizer.vocabulary), **settings["changes"]}
+    kerasbert.save(kerasbert.build(settings["model"], **changes), out, tokenizer=tokenizer)
 
 
 def _parameters(run: Path) -> int:

@@ -8,9 +8,11 @@ import re
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import stats
 
+import kerasbert
 from kerasbert import cli, registry
 from kerasbert import spec as specs
 from kerasbert.data.config import RecordsConfig
@@ -19,6 +21,7 @@ from kerasbert.lab import intervals, page, plan, recipes, results, runner, work
 from kerasbert.mobile.cli import parser
 from kerasbert.mobile.distill.recipes import DistillConfig
 from kerasbert.registry import shipped_model
+from kerasbert.text.train import train_wordpiece
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.flops import family_flops
 from kerasbert.training.pretrain_config import PretrainConfig
@@ -85,7 +88,8 @@ def test_a_recipe_holds_what_the_commands_take(name):
         RecordsConfig(**arm["data"])
         settings = dict(arm["pretrain"])
         known = specs.leaves(shipped_model(settings.pop("model"))["spec"])
-        PretrainConfig(out="-", **settings)
+        if settings["steps"]:
+            PretrainConfig(out="-", **settings)
         for path in settings.get("changes", {}):
             specs.check_path(path, known)
         assert (found.figure["of"] == "test") == ("finetune" in arm) == ("test" in arm)
@@ -108,6 +112,26 @@ def test_replaced_tokens_get_the_arithmetic_of_masked_ones():
         update = sum(family_flops(family, each, tokens, settings["batch"], count) for each, count in networks)
         arithmetic[name] = settings["steps"] * update
     assert max(arithmetic.values()) < 1.01 * min(arithmetic.values())
+
+
+def test_letters_are_written_backwards(tmp_path):
+    work._write_reversed(tmp_path)
+    rows = [line.split("\t") for line in (tmp_path / "test.tsv").read_text().splitlines()]
+    assert rows.pop(0) == ["source", "target"]
+    assert len(rows) == work.REVERSED["test"]
+    assert all(target == source[::-1] and 4 <= len(target.split()) <= 10 for source, target in rows)
+
+
+def test_no_updates_are_new_weights_of_the_seed(tmp_path):
+    train_wordpiece(["a few words to make pieces of"], 60).save(tmp_path / "tokenizer")
+    settings = recipes.find("transformer").arms["1 layer"]["pretrain"]
+    settings = settings | {"changes": settings["changes"] | {"hidden": 8, "feedforward.width": 8}}
+    tables = []
+    for number, seed in enumerate((1, 1, 2)):
+        work._begin(tmp_path, tmp_path / str(number), settings, seed)
+        tables.append(np.asarray(kerasbert.load(tmp_path / str(number)).weights[0]))
+    assert np.array_equal(tables[0], tables[1])
+    assert not np.array_equal(tables[0], tables[2])
 
 
 def test_a_student_is_distilled_by_the_command(monkeypatch):
