@@ -36,6 +36,7 @@ DECLARING = tuple(  # modules of tasks and of readers of their files; none of th
 FAMILIES: Table[Family] = Table(
     "model family",
     "kerasbert.models",
+    "kerasbert.classics",
     everything="kerasbert list models",
     index="families",
     rules="kerasbert.registry:check_family",
@@ -44,6 +45,8 @@ OBJECTIVES: Table[Any] = Table(  # some stand in their paper's file
     "objective",
     "kerasbert.objectives",
     "kerasbert.models",
+    "kerasbert.classics.objectives",
+    "kerasbert.classics",
     everything="kerasbert list objectives",
     rules="kerasbert.objectives.rules:check",
 )
@@ -63,10 +66,12 @@ SCHEDULES: Table["type[Schedule]"] = Table(
 )
 FORMATS: Table["Format"] = Table(
     "checkpoint format",
-    *(
-        f"kerasbert.checkpoints.{home}"  # in this order a path is asked what it looks like
-        for home in ("hf", "keras_hub", "tf1", "allennlp", "own", "peft")
-    ),
+    "kerasbert.checkpoints.hf",  # in this order a path is asked what it looks like
+    "kerasbert.checkpoints.keras_hub",
+    "kerasbert.checkpoints.tf1",
+    "kerasbert.classics.allennlp",
+    "kerasbert.checkpoints.own",
+    "kerasbert.checkpoints.peft",
     index="formats",
     rules="kerasbert.checkpoints.formats:check_format",
 )

@@ -32,6 +32,7 @@ LAYERS = (
     {"retrieval", "training"},
     {"export", "run_report", "tpu_check"},
     {"look"},
+    {"classics"},
     {"lab", "quickstart"},
     {"cli"},
     {"testing"},
@@ -309,6 +310,16 @@ def test_no_files_import_each_other():
     arrows = graph()
     assert "kerasbert.data.stream" in arrows["kerasbert.data.records"]  # an import inside a function
     assert circles(arrows) == []
+
+
+def test_the_core_names_what_came_before_transformers_in_one_table():
+    """It is as a plug-in: `registry` and the index say where it stands, commands use it, nothing else knows it."""
+    named = {
+        path.relative_to(ROOT / "kerasbert")
+        for path in modules("kerasbert")
+        if "kerasbert.classics" in path.read_text("utf-8")
+    }
+    assert {path.parts[0] for path in named} == {"classics", "cli", "registry.py"}
 
 
 def test_nothing_in_kerasbert_imports_mobile():

@@ -36,7 +36,7 @@ FAMILIES = (
     ({"sizes": {"base": {}, "wide": {"hidden": "3"}}}, "the size mine/wide: hidden.*'3'"),
     ({"sizes": {"base": {"attention.heads": 7}}}, "the size mine/base: .*7"),
     ({"aliases": {"uncased": "bse"}}, "the family 'mine': no size 'bse'. Nearest: 'base'"),
-    ({"objective": "nosuch"}, "the family 'mine': no objective 'nosuch'. All: bert, masked_lm"),
+    ({"objective": "nosuch"}, "the family 'mine': no objective 'nosuch'. All: .*bert, masked_lm"),
     ({"objective": "masked-lm"}, "no objective 'masked-lm'. Nearest: 'masked_lm'"),
     ({"tokenizer": "word_piece"}, "the family 'mine': no tokenizer kind 'word_piece'. Nearest: 'wordpiece'"),
     ({"readout": "lasst"}, "no readout 'lasst'. Nearest: 'last'"),

@@ -20,7 +20,7 @@ def _pair(text: str) -> tuple[int, int]:
 
 
 def _vectors(options: argparse.Namespace) -> None:
-    from kerasbert.training import word_vectors
+    from kerasbert.classics import word_vectors
 
     settings: dict[str, Any] = {name: getattr(options, name) for name in OWN}
     settings |= {"most": options.vocabulary, "ngrams": options.ngrams, "skipgram": False if options.cbow else None}

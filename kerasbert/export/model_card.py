@@ -17,7 +17,6 @@ from kerasbert.errors import InputError
 from kerasbert.export import signatures
 from kerasbert.export.card_requests import Requests
 from kerasbert.inputs import used
-from kerasbert.layers.sentence_encoder import SentenceEncoder
 from kerasbert.run_report.examples import short
 from kerasbert.run_report.facts import Facts, read
 from kerasbert.storage import files, places
@@ -205,7 +204,7 @@ def _others(model: "keras.Model", signed: Collection[str], rest: str) -> str:
 
 def _returned(model: "keras.Model") -> str:
     """The outputs of a model of ours."""
-    if getattr(model, "task", None) is None and isinstance(model, SentenceEncoder):
+    if getattr(model, "task", None) is None and getattr(model, "learned_vector", False):
         return "`vector` [B, H] float32: the sentence's, as it was learned"
     return kind_of(model).described()
 

@@ -8,8 +8,7 @@ from keras import ops
 from kerasbert.inputs import Tensor
 from kerasbert.layers.heads import LabelHead
 from kerasbert.layers.random import Dropout
-from kerasbert.layers.recurrent import State
-from kerasbert.layers.recurrent_encoder import CELLS
+from kerasbert.layers.recurrent import CELLS, State
 
 WAYS = ("forward", "backward")
 

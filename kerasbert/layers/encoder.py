@@ -49,6 +49,8 @@ class SpecModel(keras.Model):
         spec: Spec.
     """
 
+    learned_vector = False  # whether it gives text_vector [B, H], a text's vector that its pretraining learned
+
     def __init__(self, spec: Spec, name: str = "encoder", **kwargs) -> None:
         super().__init__(name=name, **kwargs)
         self.spec = spec

@@ -385,6 +385,9 @@ class _Loop:
         return [of_x, of_matrix, *carried[:count], *of_weights]
 
 
+CELLS = {"lstm": LSTM, "gru": GRU, "reset_before_gru": ResetBeforeGRU}
+
+
 def _by_time(mask: Tensor) -> Tensor:
     """bool or 0/1 [B, S] -> float32 [S, B, 1]."""
     return ops.expand_dims(ops.transpose(ops.cast(mask, "float32")), -1)

@@ -19,10 +19,10 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
 import kerasbert as kb
+from kerasbert.classics.word_vectors import train_vectors
 from kerasbert.data.sources import read_table
 from kerasbert.mobile import compress
 from kerasbert.mobile.runtime import load
-from kerasbert.training.word_vectors import train_vectors
 
 SEEDS = (0, 1, 2)
 SIZE, RUNS = 64, 300

@@ -7,8 +7,9 @@ import pytest
 
 import kerasbert as kb
 from kerasbert import registry
-from kerasbert.checkpoints import allennlp, buffers, closed
+from kerasbert.checkpoints import buffers, closed
 from kerasbert.checkpoints import config as configs
+from kerasbert.classics import allennlp
 from kerasbert.errors import InputError
 from kerasbert.storage import unused
 from kerasbert.storage.json_view import JsonView

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from kerasbert.classics.layers.recurrent_encoder import with_bias, with_one
 from kerasbert.layers import backend
 from kerasbert.layers.recurrent import GRU, LSTM, ResetBeforeGRU, recur, reversed_rows
-from kerasbert.layers.recurrent_encoder import with_bias, with_one
 
 MASK = np.array([[1] * 7, [1] * 4 + [0] * 3, [1] + [0] * 6])
 KINDS = {

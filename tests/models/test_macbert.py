@@ -9,6 +9,7 @@ import tensorflow as tf
 import kerasbert as kb
 from kerasbert import models, registry
 from kerasbert.checkpoints.vectors import WordVectors
+from kerasbert.classics.word_vectors import save_vectors
 from kerasbert.data.records import Records
 from kerasbert.errors import InputError
 from kerasbert.layers import random
@@ -16,7 +17,6 @@ from kerasbert.models.macbert import MACBERT, Correction, MacBertPretraining
 from kerasbert.objectives import similar
 from kerasbert.testing import check_objective
 from kerasbert.text import WordPiece
-from kerasbert.training.word_vectors import save_vectors
 from tests import tiny
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

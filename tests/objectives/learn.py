@@ -15,10 +15,10 @@ import numpy as np
 import kerasbert as kb
 from kerasbert import registry, text
 from kerasbert import spec as specs
+from kerasbert.classics.objectives.sentences import Sentences
+from kerasbert.classics.quick_thoughts import Neighbours
 from kerasbert.data import Records
-from kerasbert.models.quick_thoughts import Neighbours
 from kerasbert.objectives.base import Objective
-from kerasbert.objectives.sentences import Sentences
 from kerasbert.training.strategy import strategy as make_strategy
 from tests.objectives import books
 

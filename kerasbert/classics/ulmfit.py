@@ -23,11 +23,7 @@ from types import MappingProxyType
 
 from keras import ops
 
-from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
-from kerasbert.layers.backend import gather
-from kerasbert.layers.random import Dropout, LockedDropout
-from kerasbert.layers.recurrent_encoder import (
+from kerasbert.classics.layers.recurrent_encoder import (
     Recurrence,
     RecurrentEncoder,
     RecurrentSpec,
@@ -37,7 +33,11 @@ from kerasbert.layers.recurrent_encoder import (
     with_bias,
     with_one,
 )
-from kerasbert.objectives.recurrent import RecurrentLM
+from kerasbert.classics.objectives.recurrent import RecurrentLM
+from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
+from kerasbert.layers.backend import gather
+from kerasbert.layers.random import Dropout, LockedDropout
 from kerasbert.registry import Family, register, register_objective
 
 

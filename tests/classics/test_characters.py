@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from kerasbert.classics.layers.characters import CharacterCNN, Highway
 from kerasbert.layers.backend import as_tpu
-from kerasbert.layers.characters import CharacterCNN, Highway
 
 
 def built(**changes):

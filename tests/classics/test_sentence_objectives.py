@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from kerasbert.classics.objectives.sentences import Settings, bounds
+from kerasbert.classics.quick_thoughts import Neighbours
+from kerasbert.classics.quick_thoughts import Settings as Choice
+from kerasbert.classics.skip_thought import SkipThoughts
 from kerasbert.data import Records, write_records
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
-from kerasbert.models.quick_thoughts import Neighbours
-from kerasbert.models.quick_thoughts import Settings as Choice
-from kerasbert.models.skip_thought import SkipThoughts
-from kerasbert.objectives.sentences import Settings, bounds
 from kerasbert.testing import battery, world
 from kerasbert.testing.objectives import check_micro_batches
 from kerasbert.tpu_check.lower import Step

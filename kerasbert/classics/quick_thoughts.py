@@ -22,14 +22,14 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
+from kerasbert.classics.layers import sentence_encoder
+from kerasbert.classics.layers.recurrent_encoder import Words
+from kerasbert.classics.layers.sentence_encoder import SentenceEncoder, SentenceSpec
+from kerasbert.classics.objectives import sentences
+from kerasbert.classics.objectives.sentences import Sentences, flat
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
-from kerasbert.layers import sentence_encoder
-from kerasbert.layers.recurrent_encoder import Words
-from kerasbert.layers.sentence_encoder import SentenceEncoder, SentenceSpec
-from kerasbert.objectives import sentences
 from kerasbert.objectives.contrastive import NEVER, candidate_logs
-from kerasbert.objectives.sentences import Sentences, flat
 from kerasbert.registry import Family, register, register_objective
 
 

@@ -14,9 +14,8 @@ from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
 from kerasbert.layers.initial import Normal
 from kerasbert.layers.readout import Queries
-from kerasbert.layers.recurrent import GRU, LSTM, Recurrent, ResetBeforeGRU
+from kerasbert.layers.recurrent import CELLS, Recurrent
 
-CELLS = {"lstm": LSTM, "gru": GRU, "reset_before_gru": ResetBeforeGRU}
 STATE = "state_"
 
 

@@ -12,7 +12,7 @@ Differs: tokens are pieces; there is no linear gain (section 2: a label at every
 words, and no joint training (section 4.1).
 """
 
-from kerasbert.layers.recurrent_encoder import RecurrentEncoder, RecurrentSpec, Words, flops, kept
+from kerasbert.classics.layers.recurrent_encoder import RecurrentEncoder, RecurrentSpec, Words, flops, kept
 from kerasbert.registry import Family, register
 
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kerasbert.objectives import glove
+from kerasbert.classics.objectives import glove
 from kerasbert.training.step import StepCore
 
 

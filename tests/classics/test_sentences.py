@@ -8,10 +8,10 @@ import kerasbert as kb
 from kerasbert import mobile, models, registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints.vectors import WordVectors
+from kerasbert.classics.skip_thought import expanded, expansion
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
 from kerasbert.mobile.runtime import load
-from kerasbert.models.skip_thought import expanded, expansion
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import find_task
 from kerasbert.testing import battery, world

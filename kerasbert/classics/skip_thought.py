@@ -26,16 +26,16 @@ from keras import ops
 
 from kerasbert import spec as specs
 from kerasbert.checkpoints.vectors import WordVectors
+from kerasbert.classics.layers import sentence_encoder
+from kerasbert.classics.layers.recurrent_encoder import Softmax, Words
+from kerasbert.classics.layers.sentence_encoder import SentenceEncoder, SentenceSpec
+from kerasbert.classics.objectives.sentences import Sentences, flat
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
-from kerasbert.layers import sentence_encoder
 from kerasbert.layers.backend import project
 from kerasbert.layers.naming import names, values
 from kerasbert.layers.recurrent import ResetBeforeGRU
-from kerasbert.layers.recurrent_encoder import Softmax, Words
-from kerasbert.layers.sentence_encoder import SentenceEncoder, SentenceSpec
 from kerasbert.objectives.lm_loss import token_sums
-from kerasbert.objectives.sentences import Sentences, flat
 from kerasbert.registry import Family, register, register_objective
 from kerasbert.text.split import WORD
 from kerasbert.text.wordpiece import WordPiece

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kerasbert.data import cooccurrence
+from kerasbert.classics import cooccurrence
 from kerasbert.errors import InputError
 
 

@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, Any
 
 from keras import ops
 
+from kerasbert.classics import elmo
+from kerasbert.classics.layers.characters import CharacterCNN
+from kerasbert.classics.layers.recurrent_encoder import CELLS, Recurrence, RecurrentSpec, picked
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import TEXT, WORD, Tensor
 from kerasbert.layers.bidirectional import Bidirectional, borders
-from kerasbert.layers.characters import CharacterCNN
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
 from kerasbert.layers.naming import names
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.readout import Queries
-from kerasbert.layers.recurrent_encoder import CELLS, Recurrence, RecurrentSpec, picked
-from kerasbert.models import elmo
 from kerasbert.registry import Family, register
 from kerasbert.text.characters import CHARACTERS, ROWS
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
+from kerasbert.classics.layers.recurrent_encoder import Recurrence, RecurrentSpec, picked
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import pick
@@ -14,7 +15,6 @@ from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
 from kerasbert.layers.readout import Queries, readout
 from kerasbert.layers.recurrent import ResetBeforeGRU, reversed_rows
-from kerasbert.layers.recurrent_encoder import Recurrence, RecurrentSpec, picked
 
 DIRECTIONS = {"uni": 1, "bi": 2}  # GRUs of a reader
 ONE_GRU = Recurrence(cell="reset_before_gru")
@@ -133,6 +133,8 @@ class SentenceEncoder(SpecModel):
         before it is what each direction knows after as many tokens of its own. `queries` are rows of sequence, as of `Encoder`.
     Weights: `embeddings/READER/table`, `block_0/READER_forward/...` and, where it reads both ways, `READER_backward`.
     """
+
+    learned_vector = True
 
     def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)

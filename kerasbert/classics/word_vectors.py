@@ -10,7 +10,7 @@ import numpy as np
 
 from kerasbert import __version__
 from kerasbert.checkpoints.vectors import ABOUT, FORMATS, FastTextVectors, WordVectors, read_vectors, write_vectors
-from kerasbert.data import cooccurrence
+from kerasbert.classics import cooccurrence
 from kerasbert.data.sources import check_files, read_lines
 from kerasbert.errors import InputError, unknown
 from kerasbert.storage import files as folders
@@ -212,7 +212,7 @@ def _glove(sentences: Sentences, counts: cooccurrence.Counts, settings: VectorSe
     import keras
     import tensorflow as tf
 
-    from kerasbert.objectives import glove
+    from kerasbert.classics.objectives import glove
     from kerasbert.training.step import StepCore, distribute
 
     pairs, values = cooccurrence.cooccurrences(lambda: sentences, counts.words, settings.window)

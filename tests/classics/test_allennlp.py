@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from kerasbert import inputs, registry
-from kerasbert.checkpoints import allennlp, export_checkpoint, import_checkpoint, load_encoder
+from kerasbert.checkpoints import export_checkpoint, import_checkpoint, load_encoder
+from kerasbert.classics import allennlp
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
 from kerasbert.text.characters import CHARACTERS

@@ -10,11 +10,11 @@ import tensorflow as tf
 import kerasbert as kb
 from kerasbert import registry
 from kerasbert import spec as specs
+from kerasbert.classics.objectives.bilm import BiLM, Settings, expected_logs, log_uniform, sampled_nats
 from kerasbert.data import Records, write_records
 from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.objectives.base import Objective
-from kerasbert.objectives.bilm import BiLM, Settings, expected_logs, log_uniform, sampled_nats
 from kerasbert.quickstart import books
 from kerasbert.testing import battery, world
 from kerasbert.testing.objectives import check_micro_batches

@@ -21,15 +21,15 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.classics.layers.characters import CharacterCNN
+from kerasbert.classics.layers.recurrent_encoder import STATE, Recurrence, RecurrentSpec, Softmax, empty_state, picked
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import TEXT, WORD, Tensor
 from kerasbert.layers.bidirectional import WAYS, borders
-from kerasbert.layers.characters import CharacterCNN
 from kerasbert.layers.encoder import SpecModel, serializable
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.readout import Queries
 from kerasbert.layers.recurrent import LSTM
-from kerasbert.layers.recurrent_encoder import STATE, Recurrence, RecurrentSpec, Softmax, empty_state, picked
 from kerasbert.registry import Family, register
 from kerasbert.text.characters import CHARACTERS, ROWS
 

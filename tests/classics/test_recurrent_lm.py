@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from kerasbert.classics.objectives.recurrent import RecurrentLM, SequenceAutoencoder, Settings
 from kerasbert.data import Records, write_records
 from kerasbert.errors import InputError
 from kerasbert.layers import random
-from kerasbert.objectives.recurrent import RecurrentLM, SequenceAutoencoder, Settings
 from kerasbert.testing import battery, world
 from kerasbert.testing.objectives import check_micro_batches
 from kerasbert.training.held_out import HeldOut, first_rows

@@ -7,9 +7,9 @@ import pytest
 
 from kerasbert import models, registry
 from kerasbert import spec as specs
+from kerasbert.classics.elmo import WAYS
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
-from kerasbert.models.elmo import WAYS
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import find_task
 from kerasbert.testing import battery, world

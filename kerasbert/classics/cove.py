@@ -24,9 +24,10 @@ import numpy as np
 from keras import ops
 
 from kerasbert.checkpoints.vectors import WordVectors
+from kerasbert.classics.layers.attentional import AttentionalDecoder
+from kerasbert.classics.layers.recurrent_encoder import Recurrence, Softmax, picked
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
-from kerasbert.layers.attentional import AttentionalDecoder
 from kerasbert.layers.bidirectional import Bidirectional, borders
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
@@ -34,7 +35,6 @@ from kerasbert.layers.encoder_decoder import SOURCE_AND_TARGET
 from kerasbert.layers.heads import tied_logits
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.readout import Queries
-from kerasbert.layers.recurrent_encoder import Recurrence, Softmax, picked
 from kerasbert.models.average import of_vectors as average_of_vectors
 from kerasbert.registry import Family, register
 from kerasbert.text.base import Tokenizer

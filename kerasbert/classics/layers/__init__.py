@@ -1,0 +1,1 @@
+"""Keras layers that only these families have. Written in keras.ops."""

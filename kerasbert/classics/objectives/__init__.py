@@ -1,0 +1,1 @@
+"""Objectives of recurrent networks, of sentences and of word vectors."""
