@@ -30,6 +30,7 @@ TASKS = {
     "encoder": None,
     "pairs": TASK | {"text_b": "text_b", "inputs": "pair"},
     "tagger": {"name": "ner", "kind": "tags", "text": "words", "label": "ner", "reader": "conll"},
+    "asked": {"name": "squad", "kind": "span", "text": "question", "text_b": "context", "label": "answers", "reader": "squad"},
     "numbers": {"name": "regression", "kind": "regression", "text": "text", "label": "score"},
 }
 VECTOR = {"name": "sts", "kind": "vector", "text": "sentence1", "text_b": "sentence2", "label": "score"}
@@ -114,6 +115,8 @@ FILES: dict[str, str | bytes] = {
     "glue/train.tsv": "sentence\tlabel\n" + "".join(f"a film {i}\t{i % 2}\n" for i in range(20)),
     "squad.json": '{"data": []}',
     "qa.csv": "question,context,answer\nwho,he did,he\n",
+    "asked.csv": "question,context\nwho,he did\n",
+    "tag.csv": "words,tag\nEU rejects,B-ORG O\n",
     "tags.conll": "EU B-ORG\nrejects O\n\n",
     "spoiled.conll": "EU\nrejects O\n\n",
 }

@@ -11,6 +11,7 @@ import numpy as np
 
 from kerasbert import registry
 from kerasbert.answers.base import Parts
+from kerasbert.data import hints
 from kerasbert.data.dialects import current
 from kerasbert.data.reading import ENDINGS
 from kerasbert.data.sources import NumberedRow
@@ -141,7 +142,7 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRo
         if not rows:
             raise InputError(f"{source} holds no rows of {task.name}: is it another file?")
         if absent := [name for name in columns if name not in rows[0][1]]:
-            raise InputError(f"{source} holds no {', '.join(absent)}: a file without answers can only be predicted")
+            raise InputError(_unanswered(task, source, absent, rows[0][1]))
     else:
         rows = _columns(task, source, columns)
     if task.answer_kind.annotated:
@@ -160,6 +161,14 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRo
             if not all(isinstance(each, str) for each in (value if several else (value,))):
                 raise InputError(f"{tables.where(source, line)}: column {column!r} holds no text")
     return rows
+
+
+def _unanswered(task: Task, source: Path, absent: Sequence[str], row: Mapping[str, object]) -> str:
+    """What is said of a file whose rows lack columns; where it has others, one of them may be meant."""
+    can = "file without answers can only be predicted"
+    if set(row) <= {"id", *task.parts}:
+        return f"{source} holds no {', '.join(absent)}: a {can}"
+    return f"{hints.no_column(f'{source} has', absent[0], row)}. A {can}"
 
 
 def _columns(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRow]:
