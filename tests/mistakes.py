@@ -30,7 +30,14 @@ TASKS = {
     "encoder": None,
     "pairs": TASK | {"text_b": "text_b", "inputs": "pair"},
     "tagger": {"name": "ner", "kind": "tags", "text": "words", "label": "ner", "reader": "conll"},
-    "asked": {"name": "squad", "kind": "span", "text": "question", "text_b": "context", "label": "answers", "reader": "squad"},
+    "asked": {
+        "name": "squad",
+        "kind": "span",
+        "text": "question",
+        "text_b": "context",
+        "label": "answers",
+        "reader": "squad",
+    },
     "numbers": {"name": "regression", "kind": "regression", "text": "text", "label": "score"},
 }
 VECTOR = {"name": "sts", "kind": "vector", "text": "sentence1", "text_b": "sentence2", "label": "score"}

@@ -32,6 +32,8 @@ DECODERS = {
 # keys of a tokenizer.json that change no id of a kind, each with the reason
 WITHOUT_EFFECT = {
     "version": "of the format",
+    "padding": "padded places are masked, whatever stands there",
+    "truncation": "a default of their calls, which a user gives here for each call; that it cuts the end is checked",
     "decoder.*": "how ids become text again, which a kind does in its own way; other decoders are refused",
 }
 OF_KIND = {
@@ -47,7 +49,6 @@ OF_KIND = {
     },
 }
 NFC = "normalizer's NFC (tokenizer.json)"
-TOLD = ("truncation", "padding")  # defaults of their calls, which ours do not have
 _AROUND = dict.fromkeys(("add_bos_token", "add_eos_token"), "tokenizer.json's post_processor or the class says it")
 # keys of tokenizer_config.json that change nothing of a kind, each with the reason
 CONFIG_OF_KIND = {
@@ -89,14 +90,18 @@ def from_hf(content: dict, lowercase: bool | None, beside: Beside | None = None)
     tokens = [*(token_entry(entry) for entry in listed), *beside.added()]
     tokenizer = readers[kind](view, {key: given.get(key) for key in large}, tokens, lowercase, beside)
     _check_decoder(view, tokenizer.kind)
-    left = view.unread([*WITHOUT_EFFECT, *OF_KIND[tokenizer.kind]])
-    told = {f"{name} (tokenizer.json)": left.pop(name) for name in TOLD if name in left}
-    if left:
+    cut = field(content, "truncation", dict, "tokenizer.json", None) or {}
+    if cut.get("direction", "Right") != "Right":
+        raise InputError(
+            f"truncation.direction is {short(cut['direction'])}, expected 'Right': a text that is too long loses its end here. "
+            "Set it to null to read the tokenizer so"
+        )
+    if left := view.unread([*WITHOUT_EFFECT, *OF_KIND[tokenizer.kind]]):
         name, value = next(iter(left.items()))
         raise InputError(
             f"{name} is {short(value)}, which is not known here and may change ids. Save the tokenizer without it"
         )
-    tokenizer.not_used = told | beside.left_over(CONFIG_OF_KIND[tokenizer.kind])
+    tokenizer.not_used = beside.left_over(CONFIG_OF_KIND[tokenizer.kind])
     return tokenizer
 
 

@@ -229,13 +229,18 @@ def test_what_changes_no_id_is_told_unless_a_reason_is_listed(tmp_path):
     }
     wordpiece(put(tmp_path, tokenizer_config_json=config), truncation={"max_length": 16}, padding={"pad_id": 0})
     tokenizer = load_tokenizer(tmp_path)
-    assert tokenizer.not_used == {
-        "truncation (tokenizer.json)": {"max_length": 16},
-        "padding (tokenizer.json)": {"pad_id": 0},
-        "colour (tokenizer_config.json)": "red",
-    }
+    assert tokenizer.not_used == {"colour (tokenizer_config.json)": "red"}
     tokenizer.save(tmp_path / "ours")
     assert not load_tokenizer(tmp_path / "ours").not_used
+
+
+def test_a_tokenizer_json_that_cuts_the_begin_of_a_text_is_refused(tmp_path):
+    """As the same setting of tokenizer_config.json is; truncation of the end says nothing that a call does not say."""
+    right = {"max_length": 16, "direction": "Right"}
+    assert not load_tokenizer(wordpiece(tmp_path, truncation=right)).not_used
+    wordpiece(tmp_path, truncation=right | {"direction": "Left"})
+    with pytest.raises(InputError, match=r"truncation\.direction is 'Left', expected 'Right': a text that is too long"):
+        load_tokenizer(tmp_path)
 
 
 TEXTS = ["it's", "it’s", "  it\n's  a", "a\tb\u2028it", "x y", "it<n>", ""]
