@@ -36,7 +36,8 @@ class BestWeights:
         rows: the dev rows with their targets.
         longest: int, tokens of the longest text.
         run: Run, whose weights are kept beside its checkpoints.
-        patience: int, evaluations without a better metric before it stops; None for no stop.
+        patience: int, evaluations without better weights (a better metric, or an equal one with a lower loss) before it
+            stops; None for no stop.
         constraint: says which weights count; its tensors are kept with them.
     """
 
@@ -64,27 +65,26 @@ class BestWeights:
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
         outputs, metrics = self.measured()
-        value = metrics[self.task.metric]
         if self.constraint is not None and not self.constraint.complete(step):
             pass
-        elif self.task.how.better(self.task.metric, value, self.state["best"]):
-            self._take_these(step, outputs, metrics)
+        elif self._better(metrics):
+            best, loss = metrics[self.task.metric], metrics.get("loss")
+            self.keep({"best": best, "loss": loss, "step": step, **self.chosen(outputs, dict(metrics))})
+            self.outputs = outputs
         else:
-            worse = self.state["worse"] + 1
-            if value == self.state["best"] and metrics.get("loss", math.inf) < (self.state.get("loss") or -math.inf):
-                self._take_these(step, outputs, metrics)  # no better by the metric, and surer
-            self.state = self.state | {"worse": worse}
+            self.state = self.state | {"worse": self.state["worse"] + 1}
         return {f"dev/{name}": number for name, number in metrics.items()}, self.stopped
 
-    def _take_these(self, step: int, outputs: Tensor, metrics: Mapping[str, float]) -> None:
-        """The weights are the best so far, by the task's metric, and among equal ones by the loss."""
-        best, loss = metrics[self.task.metric], metrics.get("loss")
-        self.keep({"best": best, "loss": loss, "step": step, **self.chosen(outputs, dict(metrics))})
-        self.outputs = outputs
+    def _better(self, metrics: Mapping[str, float]) -> bool:
+        """Whether these are the best so far: by the task's metric, and among equal ones by the loss."""
+        value, best = metrics[self.task.metric], self.state["best"]
+        if value == best:
+            return metrics.get("loss", math.inf) < (self.state.get("loss") or -math.inf)
+        return self.task.how.better(self.task.metric, value, best)
 
     @property
     def stopped(self) -> bool:
-        """Whether there were as many evaluations without a better metric as patience allows."""
+        """Whether there were as many evaluations without better weights as patience allows."""
         return self.patience is not None and self.state["worse"] >= self.patience
 
     def measured(self) -> tuple[Tensor, dict[str, float]]:

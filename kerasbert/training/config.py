@@ -224,7 +224,9 @@ class FinetuneConfig(LabelledConfig):
     """Of `kerasbert.finetune`."""
 
     learning_rate: float = 5e-5
-    patience: int | None = option(None, "evaluations without improvement before it stops", least=1)
+    patience: int | None = option(
+        None, "evaluations without a better metric, or an equal one with a lower loss, before it stops", least=1
+    )
     lora: int | None = option(
         None, "train low-rank updates of frozen matrices; further: --set lora.alpha=16", least=1, metavar="RANK"
     )

@@ -205,7 +205,7 @@ def test_regression_on_pairs_and_early_stop(pretrained, tmp_path):
 
 
 def test_of_equal_weights_the_surer_are_kept(tmp_path):
-    """Of accuracy 1.0 at three updates the first were kept, with a third of the probability. Patience counts them all."""
+    """Of accuracy 1.0 at three updates the first were kept, with a third of the probability. Patience begins anew."""
     from types import SimpleNamespace
 
     from kerasbert.tasks.task import find_task
@@ -217,13 +217,13 @@ def test_of_equal_weights_the_surer_are_kept(tmp_path):
         task=task, constraint=None, state={"best": None, "step": 0, "worse": 0}, stopped=False, chosen=lambda *_: {}
     )
     self.keep = lambda state: (kept.append(state["step"]), setattr(self, "state", state | {"worse": 0}))
-    self._take_these = lambda *given: BestWeights._take_these(self, *given)
+    self._better = lambda metrics: BestWeights._better(self, metrics)
     worse = []
     for step, (accuracy, loss) in enumerate(found, 1):
         self.measured = lambda accuracy=accuracy, loss=loss: (None, {task.metric: accuracy, "loss": loss})
         BestWeights.__call__(self, step)
         worse.append(self.state["worse"])
-    assert (kept, worse) == ([1, 2, 3], [0, 0, 1, 2, 3])
+    assert (kept, worse) == ([1, 2, 3], [0, 0, 0, 1, 2])
 
 
 def test_the_best_weights_are_kept_not_the_last(classifier):
