@@ -24,7 +24,7 @@ FEWEST = 10  # inputs of which an interval says something
 PATIENCE = 60.0  # seconds after which no interval is computed: the metrics of a plug-in may be slow
 LISTED = 20  # worst answers
 LONGEST, MOST = 2000, 200  # characters and entries of an answer that is kept
-UPDATES = 20  # in fewer a new head learns next to nothing
+UPDATES = 20  # in fewer a new head learns little
 
 
 def judgement(
@@ -115,7 +115,7 @@ def too_little(task: Task, dev: Mapping[str, Any], settings: Mapping[str, Any]) 
     """What is said of a run that has not learnt the task, and what to change; nothing of another.
 
     It has learnt where the interval of any metric lies on the better side of what a constant answer reaches: on unbalanced
-    rows accuracy alone tells nothing, F1 or Matthews' correlation does.
+    rows accuracy alone tells nothing, F1 or Matthews' correlation does. Few updates are told whatever the metrics say.
 
     Args:
         dev: what dev.json holds. settings: of run.json: steps, batch, learning_rate.
@@ -128,6 +128,7 @@ def too_little(task: Task, dev: Mapping[str, Any], settings: Mapping[str, Any]) 
         if better(name, dev["intervals"][name][0 if better(name, 1.0, 0.0) else 1], value)
     ]
     lines = [dev["collapsed"]] if dev.get("collapsed") else []
+    made = "1 update was" if steps == 1 else f"{steps} updates were"
     if baseline and not beyond:
         name = task.metric if task.metric in baseline else next(iter(baseline))
         low, high = dev["intervals"][name]
@@ -136,12 +137,12 @@ def too_little(task: Task, dev: Mapping[str, Any], settings: Mapping[str, Any]) 
             f"{name} is {dev['metrics'][name]:.4g} (95% interval {low:.4g} to {high:.4g}), and a constant answer reaches "
             f"{baseline[name]:.4g}: no metric is better than that beyond noise"
         )
-    few = not settings.get("keep_head") and steps < UPDATES and not beyond
-    if few:
-        lines.append(f"only {steps} updates were made, in which a new head learns next to nothing")
+    if not settings.get("keep_head") and steps < UPDATES:
+        unsure = unsure or bool(beyond)
+        lines.append(f"only {made} made, in which a new head learns little")
     if not lines:
         return []
     rate, batch = settings.get("learning_rate", 0.0), settings.get("batch", 0)
-    advice = [f"more --epochs ({steps} updates were made)", f"another --learning-rate ({rate:g} now)"]
+    advice = [f"more --epochs ({made} made)", f"another --learning-rate ({rate:g} now)"]
     advice += [f"a smaller --batch ({batch} now), which makes more updates of an epoch"] * (batch > 8)
     return [f"the run {'may have' if unsure else 'has'} learnt too little: {'; '.join(lines)}. Try {', '.join(advice)}"]

@@ -195,6 +195,18 @@ def test_a_run_that_learnt_too_little_is_told_what_to_change(answered, wanted, s
     assert (lines == []) if not said else re.search(said, lines[0]), lines
 
 
+@pytest.mark.parametrize("steps", [1, 5, 19, 20])
+def test_few_updates_are_told_whatever_the_metrics_say(steps, monkeypatch):
+    """A good metric only makes it less sure: an F1 is above that of a constant answer, 0, at once."""
+    monkeypatch.setattr(judgement, "RESAMPLES", 50)
+    lines = judgement.too_little(*judge((0.9, 0.9), 0.5), {"steps": steps, "batch": 32, "learning_rate": 5e-5})
+    made = "1 update was" if steps == 1 else f"{steps} updates were"
+    begun = (
+        f"the run may have learnt too little: only {made} made, in which a new head learns little. Try more --epochs"
+    )
+    assert [line.startswith(begun) for line in lines] == [True] * (steps < 20)
+
+
 def test_few_updates_are_told_where_nothing_shows_that_the_task_was_learnt():
     task = find_task("translation")
     settings = {"steps": 6, "batch": 8, "learning_rate": 1e-3}
