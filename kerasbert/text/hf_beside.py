@@ -194,8 +194,11 @@ class Beside:
         Args:
             without_effect: further keys of tokenizer_config.json that change nothing of this kind of tokenizer.
         """
-        for name in ("bos", "eos", "sep", "cls", "pad", "unk", "mask"):
-            self.token(f"{name}_token")
+        again = self.names.plain()
+        for name in (f"{part}_token" for part in ("bos", "eos", "sep", "cls", "pad", "unk", "mask")):
+            said, other = self.token(name), again.get(name)
+            if said is not None and said == (other.get("content") if isinstance(other, dict) else other):
+                self.names.read(name)  # both files say the same
         left = self.config.unread([*WITHOUT_EFFECT, *without_effect])
         found = {f"{key} ({CONFIG})": value for key, value in left.items()}
         return self.told | found | {f"{key} ({NAMES})": value for key, value in self.names.unread(["*.__type"]).items()}

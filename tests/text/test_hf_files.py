@@ -234,6 +234,14 @@ def test_what_changes_no_id_is_told_unless_a_reason_is_listed(tmp_path):
     assert not load_tokenizer(tmp_path / "ours").not_used
 
 
+def test_a_special_token_that_two_files_name_is_told_where_they_differ(tmp_path):
+    """tokenizer_config.json counts, as in transformers."""
+    names = {"unk_token": "[UNK]", "sep_token": {"content": "[SEP]", "lstrip": False}, "pad_token": "[MASK]"}
+    config = {"unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
+    wordpiece(put(tmp_path, tokenizer_config_json=config, special_tokens_map_json=names))
+    assert load_tokenizer(tmp_path).not_used == {"pad_token (special_tokens_map.json)": "[MASK]"}
+
+
 def test_a_tokenizer_json_that_cuts_the_begin_of_a_text_is_refused(tmp_path):
     """As the same setting of tokenizer_config.json is; truncation of the end says nothing that a call does not say."""
     right = {"max_length": 16, "direction": "Right"}
