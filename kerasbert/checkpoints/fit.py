@@ -213,6 +213,10 @@ def _check_others(theirs: _Theirs, coverage: Coverage, asked: ImportOptions) -> 
                 f"{copy} in {path} differs from {original}, expected an equal copy: untied weights have no place here"
             )
     check_buffers(reader, dialect, [name for name in coverage.ignored if not matches(name, asked.ignore)], path)
+    dropped = [pattern for pattern, expected in dialect.ignored.items() if expected is None]
+    unused.leave(
+        path, (each for each in (*dropped, *asked.ignore) if any(matches(t, [each]) for t in coverage.ignored))
+    )
 
 
 def _answers(

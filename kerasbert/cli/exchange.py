@@ -26,7 +26,7 @@ def _import(options: argparse.Namespace) -> None:
         from kerasbert.tasks.load import load, save
 
         save(load(options.path, base=options.base), options.out, overwrite=options.overwrite)
-        print(options.out)
+        _came_in(options.out)
         return
     if options.model and "/" in options.model:
         registry.check_name("model", options.model)
@@ -46,9 +46,21 @@ def _import(options: argparse.Namespace) -> None:
         revision=options.revision,
         graph=options.graph,
     )
-    print(made if options.dry_run else options.out)
-    if options.dry_run and not made.fits:
+    if not options.dry_run:
+        _came_in(options.out)
+        return
+    print(made)
+    if not made.fits:
         raise made.problems(options.path)
+
+
+def _came_in(out: str) -> None:
+    """The place of an imported model, and on stderr what it is."""
+    from kerasbert.checkpoints import summary
+    from kerasbert.storage import unused
+
+    print(out)
+    unused.tell(summary.lines(out))
 
 
 def _export_checkpoint(options: argparse.Namespace) -> None:

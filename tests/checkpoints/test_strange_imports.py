@@ -85,7 +85,7 @@ def test_what_is_not_used_is_one_line_of_the_command_and_of_python(tmp_path, cap
     written(tmp_path / "theirs", {"trainer": {"rate": 1}, "note": "x", "classifier_dropout": 0.3})
     said = "not used: trainer, note, classifier_dropout (config.json)\n"
     main(["import", str(tmp_path / "theirs"), "--out", str(tmp_path / "ours")])
-    assert capsys.readouterr().err.endswith(said)
+    assert capsys.readouterr().err.count(said) == 1
     kb.import_checkpoint(tmp_path / "theirs", dry_run=True)
     assert capsys.readouterr().err == said
 
