@@ -5,7 +5,7 @@ import importlib
 from collections.abc import Sequence
 
 from kerasbert.cli.parser import Parser, check_directories, check_names, command_line, run
-from kerasbert.retrieval.folder import is_index
+from kerasbert.cli.searching import of_index
 
 EXAMPLES = {
     "quickstart": "kerasbert quickstart --out quickstart",
@@ -72,7 +72,7 @@ def _check_names(options: argparse.Namespace) -> None:
     """Refuse a mistyped name at once: what the commands import takes seconds."""
     check_names(options, "task", "objective", "optimizer", "schedule", "precision", "select")
     opened = "base" if getattr(options, "base", None) else "model"  # beside --base the model is an adapter alone
-    opens = options.command in OPENS and not (options.command == "search" and is_index(options.model))
+    opens = options.command in OPENS and not (options.command == "search" and of_index(options))
     check_directories(options, *([opened] if opens else []), "init", "by", "rerank")
     if opens and opened == "base":
         from kerasbert.checkpoints import source

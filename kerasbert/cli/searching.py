@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -109,6 +110,22 @@ def _index(options: argparse.Namespace) -> None:
     told, _ = build(options.model, source, options.out, overwrite=options.overwrite, **settings, **parts)
     tables.tell(told)
     print(options.out)
+
+
+def of_index(options: argparse.Namespace) -> bool:
+    """Whether a search is of an index: of one that is there, or by what stands after its name, which is then no FILE.
+
+    Raises:
+        InputError: it is not there.
+    """
+    known = vars(options)  # a look, by which no option counts as used
+    model, texts = known["model"], known["texts"]
+    if is_index(model):
+        return True
+    of_file = len(texts) > 1 and (os.path.exists(texts[0]) or os.path.splitext(texts[0])[1][1:].isalnum())
+    if not os.path.exists(model) and (known["relevant"] or not of_file):
+        about(model)
+    return False
 
 
 def _search(options: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, nearest
 from kerasbert.storage.json_view import Json
 
 INDEX, VECTORS = "index.json", "vectors.npy"
@@ -23,6 +23,14 @@ def is_index(path: str | os.PathLike) -> bool:
     return os.path.isfile(os.path.join(path, INDEX))
 
 
+def missing(path: Path) -> InputError:
+    """The error of an index that is not there, with the nearest one beside it."""
+    beside = sorted(each.name for each in path.parent.iterdir() if is_index(each)) if path.parent.is_dir() else []
+    best = nearest(path.name, beside) or (beside[0] if len(beside) == 1 else None)
+    told = f" Nearest: {str(path.parent / best)!r}." if best else ""
+    return InputError(f"no index {path}.{told} kerasbert index RUN FILE --out {path} makes one")
+
+
 def about(path: str | os.PathLike) -> Json:
     """What index.json says, without TensorFlow.
 
@@ -33,6 +41,8 @@ def about(path: str | os.PathLike) -> Json:
     from kerasbert.tasks import early_checks
 
     path = Path(path)
+    if not path.exists():
+        raise missing(path)
     if not is_index(path):
         raise InputError(f"{path} is no index (no {INDEX}), expected a folder that kerasbert index wrote")
     try:
