@@ -212,13 +212,13 @@ def _svg(figure: Any) -> str:
     return found[found.index("<svg") :]
 
 
-def page(title: str, parts: Sequence[str], style: str = "") -> str:
+def page(title: str, parts: Sequence[str], style: str = "", command: str = "page") -> str:
     """A whole html document of parts that are html themselves; it loads nothing from elsewhere.
 
     Args:
-        style: further rules of CSS.
+        style: further rules of CSS. command: which writes it, as `places.FILES` knows its pages.
     """
-    head = f'{PAGE}<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f'{PAGE.format(command)}<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     head += f"<title>{html.escape(title)}</title><style>{STYLE}{style}</style>"
     body = "\n".join([f"<h1>{html.escape(title)}</h1>", *parts])
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body><main>\n{body}\n</main></body></html>\n'

@@ -20,6 +20,7 @@ import pytest
 
 import kerasbert.cli
 import kerasbert.mobile.cli
+from kerasbert import report
 from kerasbert.cli import outputs
 from kerasbert.cli.parser import commands_of
 from kerasbert.errors import InputError
@@ -356,15 +357,34 @@ def test_a_full_disk_is_told_before_the_work(world, monkeypatch, capsys, program
 
 @pytest.mark.parametrize("kind", ["folder", "place", "table", "run", "records"])
 def test_nothing_is_put_into_a_folder_of_ours_that_is_read(world, kind):
-    """It would be foreign there; what later commands add to a run is not."""
+    """It would be foreign there, or is another command's file; `report` alone has files in a run."""
     before = state(world)
     with pytest.raises(InputError, match="model/sub/out lies within model, which is read and stays as it is"):
         outputs._check(kind, "model/sub/out", True, ["model"])
     with pytest.raises(InputError, match="lies within to-input"):
         outputs._check(kind, "model/sub/out", True, ["to-input"])
-    outputs._check("page", "model/report.html", True, ["model"])
+    for other in ("report.html", "MODEL_CARD.md", "dev.json", "tokenizer/vocab.txt"):
+        with pytest.raises(InputError, match=f"model/{other} lies within model, which is read"):
+            outputs._check(kind, f"model/{other}", True, ["model"])
+    outputs._check("report", "model/report.html", True, ["model"])
+    outputs._check("card", "model/MODEL_CARD.md", True, ["model"])
+    for page in ("report", "look", "explanation"):
+        with pytest.raises(InputError, match="lies within model"):
+            outputs._check(page, "model/dev.json", True, ["model"])
     outputs._check(kind, "someones/out", True, ["someones"])
     assert state(world) == before
+
+
+@pytest.mark.parametrize("kind", ["report", "look", "explanation", "table"])
+@pytest.mark.parametrize("command", ["report", "look", "explain", "predict", "page"])
+def test_a_page_is_replaced_by_the_command_that_writes_it_alone(tmp_path, kind, command):
+    """A report was replaced by `look --out`, as any page of kerasbert."""
+    path, own = tmp_path / "page.html", {"explanation": "explain", "table": "predict"}.get(kind, kind)
+    path.write_text(report.page("A title", ["<p>text</p>"], command=command))
+    assert places.is_ours(path, kind) == (command == own)
+    if command != own:
+        with pytest.raises(InputError, match=r"page\.html is not .*: it is kept\. Choose another place"):
+            places.check_file(path, True, kind)
 
 
 @pytest.mark.parametrize("link", [os.link, os.symlink])

@@ -70,7 +70,10 @@ footer { margin-top: 2.5rem; }
 def page(title: str, explanations: Iterable[tuple[str, Explanation]], kind: Kind) -> str:
     """The page of some inputs, each a text for its heading and what is told of it."""
     sections = [_section(i, text, each, kind) for i, (text, each) in enumerate(explanations, 1)]
-    head = PAGE + '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = (
+        PAGE.format("explain")
+        + '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    )
     head += f"<title>{html.escape(title)}</title><style>{STYLE}</style>"
     body = "\n".join([f"<h1>{html.escape(title)}</h1>", _legend(), *sections, _footer()])
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body><main>\n{body}\n</main></body></html>\n'

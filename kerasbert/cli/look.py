@@ -166,7 +166,7 @@ def _report_options(add: argparse.ArgumentParser) -> None:
     """Which run, and what is written of it."""
     add.add_argument("run_directory", metavar="RUN")
     text = "report.html in the run by default; an earlier page is replaced, nothing else"
-    writes(add.add_argument("--out", metavar="FILE", help=text), "page")
+    writes(add.add_argument("--out", metavar="FILE", help=text), "report")
     add.add_argument(
         "--card", action="store_true", help="also write MODEL_CARD.md into RUN, in the Hugging Face hub's form"
     )

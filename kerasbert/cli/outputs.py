@@ -87,4 +87,4 @@ def _check(kind: str, path: str | os.PathLike, overwrite: bool, read: list[str])
     elif kind == "folder":
         places.check_folder(path, overwrite, read)
     else:
-        places.check_file(path, overwrite or kind == "page", kind, read)
+        places.check_file(path, overwrite or kind in ("report", "look"), kind, read)

@@ -37,6 +37,6 @@ def add(command: Declare) -> None:
     text = "measure the loss around the weights of a fine-tuned run too, on its dev rows: 81 times 128 rows at most"
     add.add_argument("--surface", action="store_true", help=text)
     text = "the page (default: look.html); an earlier page is replaced, nothing else"
-    writes(add.add_argument("--out", default="look.html", metavar="PAGE", help=text), "page")
+    writes(add.add_argument("--out", default="look.html", metavar="PAGE", help=text), "look")
     add.add_argument("--json", action="store_true", help="print all numbers of the pictures")
     encoding_option(add)

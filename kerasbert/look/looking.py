@@ -63,7 +63,7 @@ def write(model: "keras.Model", about: dict[str, Any], out: str | os.PathLike) -
         model: its name, for the title.
     """
     path = Path(out)
-    places.check_file(path, True, "page")
+    places.check_file(path, True, "look")
     parts = [
         *page.words(about),
         *page.blocks(about),
@@ -73,7 +73,7 @@ def write(model: "keras.Model", about: dict[str, Any], out: str | os.PathLike) -
         *page.table(about),
         *page.surface(about),
     ]
-    files.write_atomic(path, report.page(f"A look at {Path(str(model)).name}", parts, run_report.STYLE))
+    files.write_atomic(path, report.page(f"A look at {Path(str(model)).name}", parts, run_report.STYLE, "look"))
     return path
 
 

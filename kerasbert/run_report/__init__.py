@@ -62,14 +62,16 @@ def write(
         InputError: no run there, or a damaged file.
     """
     path, facts = Path(out) if out else Path(run) / "report.html", read(run, ledger)
-    places.check_file(path, True, "page", [run])
+    places.check_file(path, True, "report", [run])
     try:
         parts = [text for part in PARTS for text in part(facts)]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise InputError(
             f"{facts.place} holds what no run writes ({type(error).__name__}: {str(error)[:80]}): dev.json or run.json is damaged"
         ) from error
-    files.write_atomic(path, report.page(title(facts), [part for part in [_lead(facts), *parts] if part], STYLE))
+    files.write_atomic(
+        path, report.page(title(facts), [part for part in [_lead(facts), *parts] if part], STYLE, "report")
+    )
     return path
 
 

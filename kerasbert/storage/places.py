@@ -39,22 +39,27 @@ GROWN = {  # a file that the folder was made with -> what may be there beside it
 BUILT = re.compile(  # folders that stay when they are empty
     r"(\d+-\w+/)?(checkpoints(/\.?step_\d+)?|tensorboard|dumps|cache|tasks|tokenizer|adapter)|(\d+-\w+/)?tensorboard/plugins(/.*)?|\d+-\w+"
 )
-PAGE = '<meta name="generator" content="kerasbert">'  # in every page of ours
+PAGE = '<meta name="generator" content="kerasbert {}">'  # in every page of ours, with the command that writes it
 _ANSWERS = rb"(?:^|[\t,;|{ ])\"?(predicted_\w+|score|similarity|entities)\"?(?=[\t,;|:\r\n]|$)|\A-DOCSTART-\tO\n\n"
 FILES: Mapping[
     str, tuple[str, bytes]
 ] = {  # kind of file -> what it is called, what its first 4 kB or its last 64 kB hold
-    "page": ("a page of kerasbert", re.escape(PAGE.encode())),
+    "report": ("a page of kerasbert report", re.escape(PAGE.format("report").encode())),
+    "look": ("a page of kerasbert look", re.escape(PAGE.format("look").encode())),
     "card": ("a model card of kerasbert", rb"library_name: kerasbert"),
-    "explanation": ("a page of kerasbert", re.escape(PAGE.encode())),
+    "explanation": ("a page of --explain", re.escape(PAGE.format("explain").encode())),
     "tflite": ("a .tflite of kerasbert", rb"\A.{4}TFL3.*bundle\.json"),
     "golden": ("a file of --golden", rb"\A\{\"golden\""),
-    "table": ("a table of answers", _ANSWERS + rb"|" + re.escape(PAGE.encode())),
+    "table": ("a table of answers", _ANSWERS + rb"|" + re.escape(PAGE.format("predict").encode())),
     "mined": ("rows of kerasbert mine", rb"\A\{\"anchor\": .*\"negatives\": \["),
     "vectors": ("a .npy of vectors", rb"\A\x93NUMPY"),
     "index": ("an index of a device", rb"\AKBINDEX\x01"),
     "submission": ("a file for GLUE's server", rb"\Aindex\tprediction\n"),
 }
+WITHIN = {
+    "report": "report.html",
+    "card": "MODEL_CARD.md",
+}  # kind of file -> its name in the folder of ours that is read
 _inputs: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("inputs", default=())
 
 
@@ -106,7 +111,7 @@ def check_file(path: Name, replace: bool = False, kind: str = "", inputs: Iterab
     Raises:
         InputError: something is there that is not to be replaced, or nothing can be written.
     """
-    real = check_place(path, inputs)
+    real = check_place(path, inputs, WITHIN.get(kind, ""))
     if real.is_dir():
         raise InputError(f"{path} exists already and is a folder, expected a file to write. Choose another place")
     if real.exists():
@@ -145,8 +150,11 @@ def check_within(path: Name) -> Path:
     return real
 
 
-def check_place(path: Name, inputs: Iterable[Name] = ()) -> Path:
+def check_place(path: Name, inputs: Iterable[Name] = (), own: str = "") -> Path:
     """Where a path leads; what a killed command left there is settled first.
+
+    Args:
+        inputs: what the command reads. own: str, the one name that it writes within a folder of ours that it reads.
 
     Raises:
         InputError: nothing of ours may be there, whatever it is: `.`, the root, home, a mount point, a device, what is read.
@@ -166,7 +174,7 @@ def check_place(path: Name, inputs: Iterable[Name] = ()) -> Path:
     for name in _read(inputs):
         if os.path.realpath(name) == str(real) or (mode is not None and _same(name, real)):
             raise InputError(f"{text} is what is read. Choose another place")
-        if _spoils(name, real):
+        if _spoils(name, real, own):
             raise InputError(f"{text} lies within {name}, which is read and stays as it is. Choose another place")
     return real
 
@@ -278,12 +286,12 @@ def _grown(known: set[str]) -> re.Pattern:
     return re.compile("|".join(f"(?:{GROWN[name]})" for name in sorted(known & GROWN.keys())) or r"(?!)")
 
 
-def _spoils(name: Name, real: Path) -> bool:
-    """Whether something there would be foreign to a folder of ours, which no command then replaces."""
+def _spoils(name: Name, real: Path, own: str) -> bool:
+    """Whether a place is within a folder of ours, and is not what the command writes there: a file of another, or foreign."""
     folder = Path(os.path.realpath(name))
     if real == folder or not _within(real, folder) or (known := _marked(folder)) is None:
         return False
-    return not _of_ours(real.relative_to(folder).as_posix(), known, _grown(known))
+    return real != folder / own or not _of_ours(own, known, _grown(known))
 
 
 def _of_ours(name: str, known: set[str], grown: re.Pattern) -> bool:

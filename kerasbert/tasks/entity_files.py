@@ -63,7 +63,10 @@ def page(rows: Rows, column: str) -> Iterator[str]:
     Args:
         rows, column: as of `conll`.
     """
-    head = PAGE + '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = (
+        PAGE.format("predict")
+        + '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    )
     yield f'<!doctype html>\n<html lang="en"><head>{head}<title>Entities</title><style>{STYLE}</style></head>\n<body><main>\n'
     yield "<h1>Entities</h1>\n<p class=soft>The label stands behind each entity; its title shows the score.</p>\n<ol>\n"
     colours: dict[str, str] = {}
