@@ -10,36 +10,21 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kerasbert.data.dialects import say
-from kerasbert.data.sources import NumberedRow
+from kerasbert.data.reading import plain_name, whole
+from kerasbert.data.sources import NumberedRow, check_files, file_format, objects
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import RepeatedKey, unrepeated
+from kerasbert.tasks import label_studio
 from kerasbert.tasks.base import Task
+from kerasbert.tasks.spans import Annotated, Marked, counted, outside, same, span_of
 from kerasbert.tasks.tables import Memory, Source, where
 from kerasbert.tasks.unlabelled import Unlabelled
 from kerasbert.text.words import split_words
 
-STARTS = ("start", "start_offset", "start_char", "begin")
-ENDS = ("end", "end_offset", "end_char")
-NAMES = ("label", "labels", "entity_group", "type", "tag", "entity", "entity_type")
 HELD = ("entities", "label", "labels", "ents", "annotations")  # fields with entities; the last is of older Doccanos
-OWN = ("text", "word")  # what an annotation says that it covers
-
-
-class Annotated(NamedTuple):
-    """What a row is of.
-
-    Args:
-        text: str. spans: [start, end, label] each, or objects of them; `Unlabelled` where nobody annotated it.
-        utf16: bool, whether offsets count UTF-16 units where nothing else decides.
-        others: int, annotations of the same text that are left out.
-    """
-
-    text: Any
-    spans: Any
-    utf16: bool = False
-    others: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,47 +33,12 @@ class Format:
 
     name: str
     knows: Callable[[Any], bool]
-    read: Callable[[Any], Annotated]
+    read: Callable[[Any], Annotated] | None = None  # None where that depends on all rows: Label Studio's
 
 
 def _pair(row: object) -> bool:
     """[text, {"entities": [...]}]: spaCy's, as it is written by hand."""
     return isinstance(row, list | tuple) and len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], Mapping)
-
-
-def _studio(row: object) -> bool:
-    return isinstance(row, Mapping) and isinstance(row.get("data"), Mapping) and "annotations" in row
-
-
-def _of_studio(row: Mapping[str, Any]) -> Annotated:
-    """The annotation that is marked as ground truth, else the first that was not cancelled; without one nothing is known."""
-    data, done = row["data"], [each for each in row["annotations"] or () if not each.get("was_cancelled")]
-    done.sort(key=lambda each: not each.get("ground_truth"))
-    results = (
-        [result for result in (done[0].get("result") or ()) if "start" in (result.get("value") or {})] if done else []
-    )
-    keys = list(dict.fromkeys(str(result.get("to_name", "")) for result in results))
-    if len(keys) > 1:
-        raise InputError(
-            f"entities of {len(keys)} texts are marked ({', '.join(keys)}), expected those of one: export one"
-        )
-    text = next((data[key] for key in (*keys, "text") if isinstance(data.get(key), str)), None)
-    if text is None:
-        held = [value for value in data.values() if isinstance(value, str)]
-        text = held[0] if len(held) == 1 else None
-    spans = [result["value"] for result in results] if done else Unlabelled("no annotation")
-    return Annotated(text, spans, utf16=True, others=max(0, len(done) - 1))
-
-
-def _in_studio_min(row: object) -> bool:
-    """JSON-MIN of Label Studio: lists of `{start, end, labels}` in a field of any name."""
-    return isinstance(row, Mapping) and "annotation_id" in row and isinstance(row.get("text"), str)
-
-
-def _of_studio_min(row: Mapping[str, object]) -> Annotated:
-    held = [value for value in row.values() if isinstance(value, list) and value and isinstance(value[0], Mapping)]
-    spans = next((value for value in held if {"start", "end", "labels"} <= value[0].keys()), [])
-    return Annotated(row["text"], spans, utf16=True)
 
 
 def _in_prodigy(row: Any) -> bool:
@@ -126,8 +76,8 @@ def _of(*names: str) -> Callable[[Any], Annotated]:
 
 FORMATS = (
     Format("spaCy", _pair, lambda row: Annotated(row[0], row[1].get("entities", []))),
-    Format("Label Studio", _studio, _of_studio),
-    Format("Label Studio (JSON-MIN)", _in_studio_min, _of_studio_min),
+    Format("Label Studio", label_studio.is_export),
+    Format("Label Studio (JSON-MIN)", label_studio.is_minimal),
     Format("Prodigy", _in_prodigy, _of_prodigy),
     Format("entities", _with(*HELD), _of(*HELD)),
 )
@@ -167,18 +117,22 @@ def rows_of(source: Source, rows: Sequence[tuple[int, Any]], task: Task) -> list
         return None
     found: list[NumberedRow] = []
     several = 0
-    for line, row in rows:
-        if format_of(row) is None:
+    forms = [format_of(row) for _, row in rows]
+    studio = label_studio.reader(
+        source, [row for (_, row), each in zip(rows, forms) if each and not each.read], task.text
+    )
+    for (line, row), each in zip(rows, forms):
+        if each is None:
             raise InputError(
                 f"{where(source, line)} is no row of {form.name} as the first one is: {json.dumps(row)!s:.60}"
             )
         try:
-            text, spans, utf16, others = (format_of(row) or form).read(row)
+            text, spans, utf16, others = (each.read or studio)(row)
         except InputError as error:
             raise InputError(f"{where(source, line)}: {error}") from None
         if not isinstance(text, str):
             raise InputError(f"{where(source, line)} holds no text, expected a text with entities ({form.name})")
-        spans = spans if isinstance(spans, Unlabelled) or not utf16 else _counted(source, line, text, spans)
+        spans = spans if isinstance(spans, Unlabelled) or not utf16 else counted(source, line, text, spans)
         several += others > 0
         found.append((line, _kept(row) | {task.text: text, task.label: spans}))
     if several:
@@ -202,9 +156,9 @@ def _named(source: Source, line: int, row: Mapping[str, object], names: tuple[st
     return {**row, task.text: row[names[0]], task.label: row[names[1]]}
 
 
-def in_memory(source: Memory, task: Task) -> list[NumberedRow] | None:
-    """`rows_of` of rows in memory; None where they are columns of the task."""
-    return rows_of(source, list(enumerate(source.rows)), task)
+def of_any(source: Source, task: Task) -> list[NumberedRow] | None:
+    """`rows_of` of rows in memory or of a file of json; None where they are columns of the task."""
+    return rows_of(source, list(enumerate(source.rows)), task) if isinstance(source, Memory) else of_json(source, task)
 
 
 def of_file(path: Path, rows: Iterator[tuple[int, Any]], task: Task) -> list[NumberedRow] | None:
@@ -214,6 +168,24 @@ def of_file(path: Path, rows: Iterator[tuple[int, Any]], task: Task) -> list[Num
         only = held[0][1]
         held = held if format_of(only) else list(enumerate((row for row in only["annotations"] if row), 1))
     return rows_of(path, held, task)
+
+
+def of_json(path: Path | str, task: Task) -> list[NumberedRow] | None:
+    """The rows of json that an annotation tool wrote; None of a table with the task's columns, and of what is no json."""
+    (path,) = check_files([path])
+    kind = file_format(path)
+    if kind not in ("jsonl", "json", "parquet"):
+        return None
+    rows = objects(path, kind)
+    if kind == "jsonl" and plain_name(path).suffix.lower() == ".json":  # one object perhaps, over many lines
+        content = whole(path)
+        try:
+            rows = iter([(1, json.loads(content, object_pairs_hook=unrepeated))])
+        except RepeatedKey as error:
+            raise InputError(f"{path}: {error}. Mend the file") from error
+        except (ValueError, RecursionError):
+            rows = objects(path, kind)
+    return of_file(Path(path), rows, task)
 
 
 def of_docbin(path: Path, task: Task) -> list[NumberedRow]:
@@ -238,68 +210,6 @@ def of_docbin(path: Path, task: Task) -> list[NumberedRow]:
         (i, {task.text: doc.text, task.label: [[each.start_char, each.end_char, each.label_] for each in doc.ents]})
         for i, doc in enumerate(docs, 1)
     ]
-
-
-class Marked(NamedTuple):
-    """An annotation: characters from `start` to `end`, exclusive, and what it says that they are."""
-
-    start: int
-    end: int
-    label: str
-    text: str | None = None
-
-
-def span_of(value: object, place: str) -> Marked:
-    """An annotation of any of the forms.
-
-    Raises:
-        InputError: it has no offsets, or not one label.
-    """
-    text = None
-    if isinstance(value, Mapping):
-        offsets = value.get("offsets")
-        if isinstance(offsets, list) and len(offsets) == 1 and isinstance(offsets[0], list):  # BigBIO's
-            value = {**value, "start": offsets[0][0], "end": offsets[0][-1]}
-        start, end, label = (next((value[n] for n in names if n in value), None) for names in (STARTS, ENDS, NAMES))
-        text = next((value[name] for name in OWN if isinstance(value.get(name), str)), None)
-        label = label[0] if isinstance(label, list) and len(label) == 1 else label
-    elif isinstance(value, list | tuple) and len(value) >= 3:
-        start, end, label = value[:3]
-    else:
-        start = end = label = None
-    numbers = [each for each in (start, end) if type(each) is int or (isinstance(each, float) and each == int(each))]
-    if len(numbers) < 2 or not isinstance(label, str | int) or label == "":
-        raise InputError(f"{place}: {json.dumps(value, default=str)!s:.80} is no [start, end, label] with one label")
-    return Marked(int(numbers[0]), int(numbers[1]), str(label).strip(), text)
-
-
-def _counted(source: Source, line: int, text: str, spans: Any) -> Any:
-    """Spans in UTF-16 units in characters, but for those whose own text says that they are in characters."""
-    if max(map(ord, text), default=0) < 2**16:
-        return spans
-    units = [place for place, character in enumerate(text) for _ in range(1 + (ord(character) >= 2**16))] + [len(text)]
-    found = []
-    for value in spans:
-        span = span_of(value, where(source, line))
-        if span.text is not None and _same(text[max(0, span.start) : span.end], span.text):
-            found.append(span)
-            continue
-        if not 0 <= span.start < span.end < len(units):
-            raise _outside(source, line, span, len(units) - 1)
-        found.append(span._replace(start=units[span.start], end=units[span.end - 1] + 1))
-    return found
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether two texts have the same letters and digits: tools write line breaks and blanks otherwise."""
-    return [each for each in one if each.isalnum()] == [each for each in other.replace("\\n", "") if each.isalnum()]
-
-
-def _outside(source: Source, line: int, span: Marked, length: int) -> InputError:
-    what = "ends before it begins" if span.end <= span.start and span.start >= 0 else "lies outside the text"
-    return InputError(
-        f"{where(source, line)}: the entity {span.label!r} from {span.start} to {span.end} {what}, of {length} characters"
-    )
 
 
 class _Told:
@@ -373,9 +283,9 @@ def _words(
 ) -> tuple[int, int] | None:
     """The first and the last word of a span; None where it holds none."""
     if not 0 <= span.start < span.end <= len(text):
-        raise _outside(source, line, span, len(text))
+        raise outside(source, line, span, len(text))
     covered = text[span.start : span.end]
-    if span.text is not None and not _same(covered, span.text):
+    if span.text is not None and not same(covered, span.text):
         raise InputError(
             f"{where(source, line)}: the entity {span.label!r} from {span.start} to {span.end} is {covered!r:.40} there, and "
             f"{span.text!r:.40} by its own text: the offsets are of another text"

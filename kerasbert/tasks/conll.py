@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.data.dialects import say
-from kerasbert.data.reading import line_lists, plain_name, whole
-from kerasbert.data.sources import TABLES, NumberedRow, check_files, file_format, numbered_table, objects
+from kerasbert.data.reading import line_lists, plain_name
+from kerasbert.data.sources import TABLES, NumberedRow, check_files, file_format, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
-from kerasbert.storage.json_view import RepeatedKey, unrepeated
 from kerasbert.tasks import annotations
 from kerasbert.tasks.base import Task
 
@@ -44,7 +43,7 @@ def read_conll(source: Path, task: Task) -> list[NumberedRow]:
     if not ud and _is_table(path, task, numbers):
         if any(numbers):
             raise InputError(f"{path} is a table, whose columns are named: give their names, not {', '.join(numbers)}")
-        if (annotated := _annotated(path, task)) is not None:
+        if (annotated := annotations.of_json(path, task)) is not None:
             return annotated
         return [(line, _listed(task, path, line, row)) for line, row in numbered_table(path, raw=True)]
     if not ud and (untagged := _untagged(path, task)):
@@ -231,23 +230,6 @@ def _column(path: Path | str, name: str, width: int, ud: bool, usual: int) -> in
     if not 0 < int(name) <= width:
         raise InputError(f"{path} has {width} columns, expected a number from 1. Received: {name}")
     return int(name) - 1
-
-
-def _annotated(path: Path | str, task: Task) -> list[NumberedRow] | None:
-    """The rows of json that an annotation tool wrote (`annotations`); None of a table with the task's columns."""
-    kind = file_format(path)
-    if kind not in ("jsonl", "json", "parquet"):
-        return None
-    rows = objects(path, kind)
-    if kind == "jsonl" and plain_name(path).suffix.lower() == ".json":  # one object perhaps, over many lines
-        content = whole(path)
-        try:
-            rows = iter([(1, json.loads(content, object_pairs_hook=unrepeated))])
-        except RepeatedKey as error:
-            raise InputError(f"{path}: {error}. Mend the file") from error
-        except (ValueError, RecursionError):
-            rows = objects(path, kind)
-    return annotations.of_file(Path(path), rows, task)
 
 
 def _listed(task: Task, path: Path | str, line: int, row: dict[str, Any]) -> dict[str, Any]:

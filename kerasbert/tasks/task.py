@@ -174,9 +174,9 @@ def _unanswered(task: Task, source: Path, absent: Sequence[str], row: Mapping[st
 def _columns(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRow]:
     """The rows of a table with these columns; those of labels may be empty where such rows are to be skipped."""
     order, wanted = task.columns, list(columns)
+    if task.answer_kind.annotated and (rows := annotations.of_any(source, task)):
+        return rows
     if isinstance(source, Memory):
-        if task.answer_kind.annotated and (rows := annotations.in_memory(source, task)):
-            return rows
         first = source.rows[0] if source.rows else ()
         if isinstance(first, tuple) and len(task.label_columns) > 1 and len(first) == len(task.parts) + 1:
             order, wanted = [*task.parts, task.label], [name for name in wanted if name not in task.label_columns]

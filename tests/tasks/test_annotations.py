@@ -183,7 +183,7 @@ def test_of_several_annotators_one_is_taken_and_that_is_said(tmp_path, capsys):
     other = [{"to_name": "title", "value": {"start": 0, "end": 1, "labels": ["X"]}}]
     both[1]["result"] = [*results(SPANS), *other]
     with pytest.raises(
-        InputError, match=r"line 1: entities of 2 texts are marked \(text, title\), expected those of one"
+        InputError, match=r"c\.json: entities of 2 texts are marked \(text, title\), expected those of one"
     ):
         tags(written(tmp_path, "c.json", [STUDIO | {"annotations": both}]))
 
@@ -202,6 +202,69 @@ def test_label_studio_counts_utf16_units_unless_the_annotation_says_otherwise(tm
             task = {"data": {"text": text}, "annotations": [{"result": [{"value": value} for value in values]}]}
             found = tags(written(tmp_path, "a.json", [task]))[0]
             assert (found == wanted) == (own or shift == 0), (own, shift)
+
+
+BODY, TITLE = {"title": "Zoe", "body": TEXT}, {"title": TEXT, "body": "Uber pays 2 million to Eve."}
+
+
+def studio(data, to_name="part", spans=SPANS, own=True, **more):
+    made = [result | {"to_name": to_name} | more for result in results(spans)]
+    if not own:
+        made = [each | {"value": {k: v for k, v in each["value"].items() if k != "text"}} for each in made]
+    return {"id": 1, "data": data, "annotations": [{"result": made}]}
+
+
+def minimal(data, *names, spans=SPANS):
+    made = [result["value"] for result in results(spans)]
+    return {"id": 1, **data, "annotation_id": 4, "created_at": "2024-01-01", **dict.fromkeys(names, made)}
+
+
+NOBODY = {"id": 2, "data": {"title": "no", "body": "no"}, "annotations": []}
+LABEL_STUDIO = [
+    ("its name", [studio(TITLE, "title")], ""),
+    (
+        "the name of another field",
+        [studio(BODY, "title")],
+        "annotated text 'title' is 'body', where every entity stands",
+    ),
+    ("where the entities stand", [studio(BODY), NOBODY], "annotated text 'part' is 'body', where every entity stands"),
+    ("where all entities stand", [studio(BODY), studio(TITLE | {"body": TEXT})], "'part' is 'body'"),
+    ("offsets alone", [studio(BODY, own=False)], "'part' is 'body', where every entity stands, and not title"),
+    ("JSON-MIN", [minimal(BODY, "ner")], "'text' is 'body', where every entity stands, and not title"),
+    (
+        "two sets",
+        [minimal({"body": TEXT}, "ner", "more")],
+        "entities of 2 sets of labels (ner, more) are taken together",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rows", "said"), [rest for _, *rest in LABEL_STUDIO], ids=[name for name, *_ in LABEL_STUDIO])
+def test_of_several_texts_label_studio_s_entities_say_which_is_theirs(tmp_path, capsys, rows, said):
+    assert tags(written(tmp_path, "a.json", rows))[0] == TAGS
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("a.json: ") == bool(said) + ("no annotation" in err)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([studio(BODY, "title"), studio(BODY, "body")], r"entities of 2 texts are marked \(title, body\)"),
+        (
+            [studio({"one": TEXT, "two": TEXT})],
+            "the annotated text 'part' stands is not clear: one, two. Name it with --text",
+        ),
+        ([NOBODY], "the annotated text 'text' stands is not clear: title, body"),
+        ([studio({"title": "no", "body": "no"})], "is not clear: title, body"),
+    ],
+)
+def test_entities_of_label_studio_that_may_be_of_several_texts_are_refused(tmp_path, rows, told):
+    with pytest.raises(InputError, match=rf"a\.json: .*{told}"):
+        tags(written(tmp_path, "a.json", rows))
+    asked = find_task("ner", text="two")
+    if "one" in rows[0]["data"]:
+        assert tags(written(tmp_path, "b.json", rows), asked) == tags(in_memory(rows), asked) == [TAGS]
 
 
 def test_docbin_is_read_by_spacy_or_told(tmp_path, monkeypatch):
