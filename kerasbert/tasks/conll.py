@@ -240,8 +240,9 @@ def _listed(task: Task, path: Path | str, line: int, row: dict[str, Any]) -> dic
                 f"{path} is training data of spaCy 2: python -m spacy convert {path} . makes a .spacy of it, which is read"
             )
         raise InputError(
-            f"{path}, line {line} has no column {task.text!r}. It has: {', '.join(map(str, row))}. Expected words and tags, or "
-            "a text with its entities as spaCy, Doccano, Prodigy or Label Studio write them"
+            f"{path}, line {line} has no column {task.text!r}. It has: {', '.join(map(str, row))}. Name the one of texts or "
+            "words with --text-column (of tags with --label-column), or give texts with entities as spaCy, Doccano, Prodigy or "
+            "Label Studio write them"
         )
     if task.label not in row:
         return row

@@ -143,7 +143,7 @@ def test_what_does_not_fit_words_is_told_with_counts_and_lines(tmp_path, capsys)
         ({"text": "Zoe", "entities": [{"start": 0, "end": 3, "label": ["X", "Y"]}]}, "with one label"),
         ({"text": "Zoe", "entities": [{"start": 0, "end": 3, "label": "X", "text": "Eve"}]}, "'Eve' by its own text"),
         ({"text": "Zoe", "entities": [[0, 3, "X"]], "label": [[0, 3, "Y"]]}, "entities in 'entities' and in 'label'"),
-        ({"body": "Zoe"}, "has no column 'words'. It has: body. Expected words and tags, or a text with its entities"),
+        ({"body": "Zoe"}, "has no column 'words'. It has: body. Name the one of texts or words with --text-column"),
     ],
 )
 def test_mistakes_are_refused_with_the_line(tmp_path, row, message):
