@@ -1,5 +1,6 @@
 """What a column of labels may hold, and what is to be said about it."""
 
+import dataclasses
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -116,6 +117,19 @@ def ordered(values: Collection[str]) -> list[str]:
         return sorted(values, key=lambda value: (float(value), value))
     except ValueError:
         return sorted(values)
+
+
+def as_head(task: "Task", kept: Sequence[str]) -> "Task":
+    """The task with the labels of a head that is kept, in its order, where the head has all of the task's; else as it is.
+
+    >>> from kerasbert.tasks.base import Task
+    >>> as_head(Task("x", labels={"0": "no", "1": "yes"}), ["yes", "so", "no"]).labels
+    {'1': 'yes', 'so': 'so', '0': 'no'}
+    """
+    values = {name: value for value, name in task.labels.items()}
+    if not set(values) <= set(kept) or len(values) < len(task.labels):
+        return task
+    return dataclasses.replace(task, labels={values.get(name, name): name for name in kept})
 
 
 def unknown(source: Source, line: int, label: str, task: "Task") -> InputError:

@@ -103,10 +103,8 @@ def check_start(model: str | os.PathLike, task: Task, changes: Mapping[str, Any]
     held = held if isinstance(held, dict) else {}
     if config.keep_head and not held:
         raise InputError("keep_head needs the directory of a fine-tuned model, received another model")
-    if config.keep_head and held.get("kind") != task.kind:
-        raise InputError(
-            f"the head of {model} is for {held.get('kind')}, expected {task.kind}: leave keep_head out to train a new one"
-        )
+    if config.keep_head:
+        check_head(model, held, task)
     if "dense" in task.how.options:
         early_checks.check_vector(model, task.how.started(task, held))
 
@@ -193,7 +191,34 @@ def check_rows(
     begun = None if config is None or config.overwrite or is_remote(config.out) else runs.run_in(config.out)
     with default_reading(config.reading if isinstance(config, FinetuneConfig) else {}):
         few = isinstance(config, FinetuneConfig) and config.few_shot  # which holds nothing out
-        check_train(splits.split(task, data, begun=begun, start=model, dev=not few), data)
+        kept = kept_labels(model) if isinstance(config, FinetuneConfig) and config.keep_head else ()
+        found = splits.split(task, data, begun=begun, start=model, dev=not few, order=kept)
+        check_train(found, data)
+        if kept:
+            check_labels(model, found.task, kept)
+
+
+def kept_labels(model: object) -> tuple[str, ...]:
+    """The labels of the head of a model directory, in its order; none of another model."""
+    path = Path(model) / "model.json" if isinstance(model, str | os.PathLike) else None
+    return tuple(read_json(path).get("labels") or ()) if path is not None and path.is_file() else ()
+
+
+def check_head(model: object, held: Mapping[str, Any], task: Task) -> None:
+    """Refuse a head of another kind than the task's; `held` is the json of its task."""
+    if held.get("kind") != task.kind:
+        raise InputError(
+            f"the head of {model} is for {held.get('kind')}, expected {task.kind}: leave keep_head out to train a new one"
+        )
+
+
+def check_labels(model: object, task: Task, kept: Sequence[str]) -> None:
+    """Refuse a task whose labels are not those of the head that is kept."""
+    if list(kept) != (wanted := list(task.labels.values())):
+        raise InputError(
+            f"the head of {model} has the labels {', '.join(kept) or 'none'}, expected {', '.join(wanted) or 'none'}: leave "
+            "keep_head out to train a new one"
+        )
 
 
 def check_further(model: str | os.PathLike, data: Any, settings: Mapping[str, Any] = MappingProxyType({})) -> None:

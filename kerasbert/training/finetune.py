@@ -37,7 +37,7 @@ from kerasbert.training import callbacks, freezing, initial_encoder, model_files
 from kerasbert.training.best_weights import BestWeights
 from kerasbert.training.config import FinetuneConfig, LabelledConfig, check_rows
 from kerasbert.training.constraints import Constraint
-from kerasbert.training.early import check_train, declared
+from kerasbert.training.early import check_head, check_labels, check_train, declared, kept_labels
 from kerasbert.training.job import Job, check_local, run
 from kerasbert.training.precision import precision, resolved
 from kerasbert.training.runs import DataPlaces, check_place, run_in
@@ -121,7 +121,8 @@ class FineTuning(Job):
         """The rows, and how their tables were read."""
         config = self.config
         with default_reading(config.reading):
-            self.split, self.reading = split(task, data, begun=self.old, start=model), current().to_json()
+            kept = kept_labels(self.source) if config.keep_head else ()
+            self.split, self.reading = split(task, data, begun=self.old, start=model, order=kept), current().to_json()
         if (config.delimiter or config.columns) and not any(isinstance(s, Path) for s in self.split.sources.values()):
             raise InputError("delimiter and columns are of files, received rows in memory: leave them out")
         check_train(self.split, data)
@@ -304,7 +305,9 @@ class FineTuning(Job):
             lines = [NO_HEAD.format(", ".join(missing)), *lines]
         if self.before.get("kind") and not (self.brought or self.config.keep_head):
             name = self.before.get("name", self.before["kind"])
-            lines = [f"starts from the encoder of {self.given}; its head, of {name}, is left out", *lines]
+            fits = self.before["kind"] == self.task.kind and {*self.task.labels.values()} <= {*kept_labels(self.source)}
+            told = " (its labels fit: --keep-head, keep_head=True, goes on with it)" if fits else ""
+            lines = [f"starts from the encoder of {self.given}; its head, of {name}, is left out{told}", *lines]
         return lines
 
     def feed(self, program, run) -> Texts:
@@ -382,12 +385,8 @@ def _with_head_of(model: str | os.PathLike | keras.Model, task: Task) -> Task:
     info = checkpoints.read_model_json(model) if isinstance(model, str | os.PathLike) else None
     if info is None or info.task is None:
         raise InputError("keep_head needs the directory of a fine-tuned model, received another model")
-    had, wanted = list(info.labels or ()), list(task.labels.values())
-    if (info.task.get("kind"), had) != (task.kind, wanted):
-        raise InputError(
-            f"the head of {model} is for {info.task.get('kind')} with labels {', '.join(had) or 'none'}, expected "
-            f"{task.kind} with {', '.join(wanted) or 'none'}: leave keep_head out to train a new one"
-        )
+    check_head(model, info.task, task)
+    check_labels(model, task, info.labels or ())
     kept = task_of(info)
     assert kept is not None  # there is one in `info`
     if task.layers not in ("last", kept.layers):

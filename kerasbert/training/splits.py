@@ -6,7 +6,7 @@ into run.json, and taken up by the runs that start from it on the same rows.
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import JsonMap
-from kerasbert.tasks import tables
+from kerasbert.tasks import labels, tables
 from kerasbert.tasks.tables import Memory, Source
 from kerasbert.tasks.task import (
     Rows,
@@ -77,6 +77,7 @@ def split(
     begun: Mapping[str, Any] | None = None,
     start: Any = None,
     dev: bool = True,
+    order: Sequence[str] = (),
 ) -> Split:
     """The rows to train on and those that choose the best weights.
 
@@ -85,6 +86,7 @@ def split(
         begun: what run.json of the run holds that goes on, whose rows and labels these are; None for a new run.
         start: directory of the model that is trained further; what it held out of the same rows stays held out.
         dev: bool, whether any are wanted.
+        order: labels of a head that is trained further, in its order.
 
     Raises:
         InputError: files, columns, labels, too few rows.
@@ -99,7 +101,9 @@ def split(
         task = task.how.continued(task, begun["settings"].get("task") or {})
     before = runs.description_of(start) if isinstance(start, str | os.PathLike) else None
     with tables.reading_of(before, *sources.values()):
-        train, judge, task, numbers, lines = _read(task, sources, digests, begun, start, dev)
+        if "train" in sources:
+            task = labels.as_head(find_labels(task, sources["train"]), order)
+        train, judge, numbers, lines = _read(task, sources, digests, begun, start, dev)
     if numbers is not None and test is not None:
         lines[-1] += f"; {test} is not used"
     if judge is not None and train is not None:
@@ -115,13 +119,12 @@ def _read(
     begun: Mapping[str, object] | None,
     start: Any,
     dev: bool,
-) -> tuple[Rows | None, Rows | None, Task, np.ndarray | None, list[str]]:
-    """Training rows, dev rows, the task with its labels, numbers of the rows that are held out, lines for the user."""
+) -> tuple[Rows | None, Rows | None, np.ndarray | None, list[str]]:
+    """Training rows, dev rows, numbers of the rows that are held out, lines for the user."""
     train = judge = numbers = None
     lines: list[str] = []
     if "train" in sources:
         source = sources["train"]
-        task = find_labels(task, source)
         train = read_rows(task, source)
         lines += task.how.told(source, train)
         if "dev" not in sources and dev:
@@ -130,7 +133,7 @@ def _read(
             lines.append(f"{source}: {_count(judge)} are held out to choose the best weights (the same for every seed)")
     if "dev" in sources and dev:
         judge = read_rows(task, sources["dev"])
-    return train, judge, task, numbers, lines
+    return train, judge, numbers, lines
 
 
 def _held_out(

@@ -123,7 +123,7 @@ def test_a_task_that_starts_from_another_takes_its_encoder_and_leaves_its_head(c
     path, out = tiny.labelled(tmp_path / "my.tsv", 30), tmp_path / "next"
     with eagerly():
         kb.finetune(classifier, "classification", path, out=out, steps=1, batch=10, learning_rate=0.0, warmup=0)
-    told = f"starts from the encoder of {classifier}; its head, of classification, is left out"
+    told = f"starts from the encoder of {classifier}; its head, of classification, is left out (its labels fit: --keep-head, "
     assert told in capsys.readouterr().err
     before, after = read_tensors(classifier), read_tensors(out)
     encoder = names(kb.load(classifier).encoder)

@@ -1,6 +1,7 @@
 """Fine-tuning runs: rows and length that hold, numbers in their unit, more epochs."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import kerasbert as kb
 from kerasbert.errors import InputError
 from kerasbert.tasks.task import find_labels, find_task, held_out, read_rows
+from kerasbert.testing.battery import eagerly
 from kerasbert.training import runs
 from tests import tiny
 
@@ -108,6 +110,32 @@ def test_the_unit_of_the_targets_changes_nothing_else_and_a_saved_model_has_unit
         tmp_path / "large", "regression", {"train": rows, "dev": rows}, out=tmp_path / "kept", **settings
     )
     assert [answer.value for answer in kb.predict(kept, texts)] == pytest.approx(large, rel=1e-5)
+
+
+def test_a_head_that_is_kept_keeps_the_order_of_its_labels(classifier, tmp_path, capsys):
+    """Checkpoints of others have any order; rows have that of their letters. A rate of 0 changes no answer."""
+    shutil.copytree(classifier, run := tmp_path / "theirs", ignore=shutil.ignore_patterns("run.json", "checkpoints"))
+    content = json.loads((run / "model.json").read_text())
+    content["labels"] = ["pos", "neg"]  # the answers are turned round with it
+    content["task"]["labels"] = {"pos": "pos", "neg": "neg"}
+    del content["sha256"]
+    (run / "model.json").write_text(json.dumps(content))
+    path, settings = (
+        tiny.labelled(tmp_path / "my.tsv", 30),
+        {"steps": 1, "learning_rate": 0.0, "length": 16, "batch": 10},
+    )
+    with eagerly():
+        model = kb.finetune(run, "classification", path, out=tmp_path / "kept", keep_head=True, **settings)
+        assert model.labels == ("pos", "neg")
+        (kept,), (theirs,), (before,) = (kb.predict(each, ["the good cat"]) for each in (model, run, classifier))
+    assert kept.scores == pytest.approx(theirs.scores, abs=1e-6)
+    assert theirs.scores["neg"] == pytest.approx(before.scores["pos"], abs=1e-6)
+    assert "is left out" not in capsys.readouterr().err
+    other = [(f"the cat {i}", ("great", "pos")[i % 2]) for i in range(40)]
+    with pytest.raises(
+        InputError, match="has the labels pos, neg, expected great, pos: leave keep_head out to train a new"
+    ):
+        kb.finetune(run, "classification", other, out=tmp_path / "other", keep_head=True, **settings)
 
 
 def test_equal_targets_are_refused(pretrained, tmp_path):

@@ -250,9 +250,7 @@ def test_what_does_not_fit_the_model_is_told_before_anything_is_written(finetune
 
 def test_a_head_for_other_labels_is_not_kept(finetuned, files, tmp_path):
     other = Task("opinions", labels={"neg": "no", "pos": "yes"})
-    with pytest.raises(
-        InputError, match="is for classification with labels neg, pos, expected classification with no, yes: leave keep"
-    ):
+    with pytest.raises(InputError, match="has the labels neg, pos, expected no, yes: leave keep_head out"):
         kb.finetune(finetuned("bert"), other, files, out=tmp_path / "p", keep_head=True)
     with pytest.raises(InputError, match="keep_head needs the directory of a fine-tuned model"):
         kb.finetune(kb.load(finetuned("bert")), "classification", files, out=tmp_path / "p", keep_head=True)
