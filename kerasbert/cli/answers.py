@@ -11,7 +11,7 @@ from kerasbert.blanks import blank, nothing_to_read, one_line
 from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.lines import arriving, standard_input
-from kerasbert.cli.options import numbered
+from kerasbert.cli.options import label_names_of, label_names_option, numbered
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import (
     Declare,
@@ -42,6 +42,7 @@ def _check_predict(options: argparse.Namespace) -> None:
         raise InputError("texts come as arguments, by --pair or from --data, expected one of them")
     if options.submission and (not options.data or options.out):
         raise InputError("--submission FOLDER goes with --data FILE, and in the place of --out")
+    label_names_of(options.model, options.label_names)
     tables.check_table(options)
     if options.out:
         tables.check_out(options.out)
@@ -163,6 +164,8 @@ def opened(options: argparse.Namespace) -> Any:
     from kerasbert.tasks.load import load
     from kerasbert.tasks.predict import together
 
+    if names := label_names_of(options.model, vars(options).get("label_names")):
+        return together(load(options.model, labels=names))
     if options.task is None:
         models = [options.model, *options.ensemble] if options.ensemble else options.model
         return together(models, options.base, options.rounding)
@@ -386,6 +389,7 @@ def add(command: Declare) -> None:
     encoding_option(add)
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)
+    label_names_option(add)
     precision_option(add)
     task_option(add)
     answer_options(add)

@@ -4,6 +4,7 @@ import argparse
 
 from kerasbert import registry
 from kerasbert.cli.given import check_read
+from kerasbert.cli.options import label_names_of, label_names_option
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare, answer_options, answer_options_of, base_option, out_options, precision_option
 from kerasbert.errors import InputError
@@ -80,6 +81,7 @@ def _export(options: argparse.Namespace) -> None:
         )
     if options.next:
         folders.check_base(options.out)
+    names = label_names_of(options.model, options.label_names)
     if options.task:
         early_checks.check_head(options.model, options.task)
     chosen = answer_options_of(options)
@@ -93,8 +95,8 @@ def _export(options: argparse.Namespace) -> None:
     from kerasbert.tasks.predict import check_task
     from kerasbert.training import model_files
 
-    held = options.task or options.base or chosen
-    model = load(options.model, task=options.task, base=options.base) if held else options.model
+    held = options.task or options.base or chosen or names
+    model = load(options.model, task=options.task, base=options.base, labels=names) if held else options.model
     if chosen:
         check_task(model)
         model.task = model.task.answering(chosen)
@@ -147,6 +149,7 @@ def _add_export(add: argparse.ArgumentParser) -> None:
         "--next", action="store_true", help="DIR is NAME: write its next version, beside those that are there"
     )
     base_option(add)
+    label_names_option(add)
     add.add_argument("--task", help="what a pretrained model answers without fine-tuning: fill-mask, translation")
     answer_options(add)
     add.add_argument("--length", type=int, help="longest text in tokens")

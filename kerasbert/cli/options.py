@@ -97,3 +97,24 @@ def _several(field: dataclasses.Field) -> bool:
 def _type(field: dataclasses.Field) -> Callable[[str], Any]:
     """What makes the value of the text."""
     return field.metadata["read"] or next((kind for kind in types_of(field) if kind in (int, float)), str)
+
+
+def label_names_option(add: argparse.ArgumentParser) -> None:
+    text = "of a .keras file, which holds none: names of its labels, in the order of its output: no,yes"
+    add.add_argument("--label-names", metavar="NAME,NAME", help=text)
+
+
+def label_names_of(model: str, names: str | None) -> list[str] | None:
+    """The names of --label-names; None where they are not given.
+
+    Raises:
+        InputError: they are of another model than a `.keras` file, or one is empty or there twice.
+    """
+    if names is None:
+        return None
+    if not model.endswith(".keras"):
+        raise InputError(f"--label-names are of a .keras file, which has none, and {model} has its own: leave them out")
+    found = [name.strip() for name in names.split(",")]
+    if not all(found) or len(set(found)) < len(found):
+        raise InputError(f"--label-names {names!r}: expected different names, with commas between")
+    return found

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +133,7 @@ def load(
     base: str | os.PathLike | keras.Model | None = None,
     *,
     precision: str = "float32",
+    labels: Sequence[str] | None = None,
 ) -> keras.Model:
     """The model of a directory, with `.tokenizer`, `.labels` and `.spec`.
 
@@ -143,6 +145,7 @@ def load(
             that model, loaded: then all adapters of it share its weights in memory.
         precision: "bfloat16": weights in half the bytes, and products that processors with AVX512-BF16 or AMX compute faster;
             the answers differ from float32's by its rounding.
+        labels: of a `.keras` file, which holds none: the names of its labels, in the order of its output.
 
     Returns:
         The task's model for a fine-tuned one, else the encoder (heads of pretraining are left out).
@@ -157,7 +160,12 @@ def load(
             raise InputError(f"precision bfloat16 is for models of kerasbert: {directory} computes as it was made")
         return in_bfloat16(load(directory, task, base))
     if os.fspath(directory).endswith(".keras") and os.path.isfile(directory):
-        return _of_keras(directory)
+        model = _of_keras(directory)
+        if labels is not None:
+            model.labels = list(labels)
+        return model
+    if labels is not None:
+        raise InputError(f"labels are of a .keras file, which has none, and {directory} has its own: leave them out")
     if base is not None:
         return load_on(directory, base)
     path = source.directory(directory)

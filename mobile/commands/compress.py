@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.cli.given import Fields, check_read
-from kerasbert.cli.options import add_options, flags, given
+from kerasbert.cli.options import add_options, flags, given, label_names_of, label_names_option
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
@@ -40,6 +40,7 @@ def add(declare: Declare) -> None:
         help="default: dynamic_int8",
     )
     add_options(part, CompressConfig)
+    label_names_option(part)
     golden = fields(CompressConfig)["golden"].metadata["help"]
     writes(part.add_argument("--golden", metavar="FILE", help=golden), "golden")
     _add_plan(part)
@@ -134,13 +135,19 @@ def _alone(options: argparse.Namespace, quantized: dict[str, Any]) -> Json:
         raise InputError("no RUN, expected the directory of a model")
     settings = given(options, CompressConfig) | {"golden": options.golden}
     settings |= {"texts": Path(settings["texts"])} if settings.get("texts") else {}
+    names = label_names_of(options.run, options.label_names)
     check_read(options, "out")
     from . import early
 
     early.check_compress(options.run, {"quantize": "dynamic_int8"} | settings | quantized)
     from ..pipeline.compression import compress
 
-    return compress(options.run, out=options.out, **settings | quantized)
+    run = options.run
+    if names:
+        from kerasbert.tasks.load import load
+
+        run = load(run, labels=names)
+    return compress(run, out=options.out, **settings | quantized)
 
 
 def _show(report: Json) -> None:

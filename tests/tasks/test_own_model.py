@@ -1,5 +1,7 @@
 """A user's own functional model and `.keras` file: loaded by Keras alone, with the tokenizer; it answers, and goes to a phone."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -7,7 +9,11 @@ from keras import ops
 
 import kerasbert as kb
 from kerasbert import keras_objects
+from kerasbert.cli import main
 from kerasbert.errors import InputError
+from kerasbert.export import saved_model
+from kerasbert.mobile import cli as mobile
+from kerasbert.mobile.pipeline import compression
 from kerasbert.mobile.runtime import load as load_file
 from kerasbert.table import shipped
 from kerasbert.tasks import predict
@@ -197,3 +203,24 @@ def test_it_goes_to_a_phone(case, lengths, tmp_path):
             InputError, match="lengths is 'any' and the model has (recurrent layers|inputs of 12 tokens)"
         ):
             kb.mobile.compress(tmp_path / "own.keras", out=tmp_path / "any.tflite", lengths="any")
+
+
+def test_labels_of_a_file_are_named_where_it_is_used(saved, tmp_path, capsys, monkeypatch):
+    """A .keras file holds none: without names they are "0" and "1"."""
+    _, path = saved
+    assert main(["predict", str(path), "--label-names", "no, yes", "--json", "good a"]) == 0
+    assert list(json.loads(capsys.readouterr().out)["scores"]) == ["no", "yes"]
+    assert kb.load(path, labels=["no", "yes"]).labels == ["no", "yes"]
+    held = []
+    monkeypatch.setattr(saved_model, "export", lambda model, *_, **__: held.append(model.labels) or tmp_path)
+    monkeypatch.setattr(compression, "compress", lambda model, **_: held.append(model.labels) or 1 / 0)
+    assert main(["export", str(path), str(tmp_path / "1"), "--label-names", "no,yes"]) == 0
+    names = ["--label-names", "no,yes"]
+    assert mobile.main(["compress", str(path), "--out", str(tmp_path / "a.tflite"), *names]) == 1  # unexpected: 1 / 0
+    assert held == [["no", "yes"]] * 2
+    assert main(["predict", str(path), "--label-names", "no,yes,so", "good a"]) == 2
+    assert "the model has 3 labels and an output for 2, expected one each" in capsys.readouterr().err
+    assert main(["predict", str(path), "--label-names", "no,no", "good a"]) == 2
+    assert "expected different names, with commas between" in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"labels are of a \.keras file, which has none, and runs/a has its own"):
+        kb.load("runs/a", labels=["no", "yes"])
