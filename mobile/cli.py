@@ -29,7 +29,7 @@ from kerasbert.errors import InputError, TextError
 from . import samples
 from .commands import compress, distill, prune, searching
 from .commands import quantize_aware as aware
-from .commands.running import delegate_option, load, pair_option, runtime_options
+from .commands.running import load, loading, pair_option, runtime_options
 
 if TYPE_CHECKING:
     from .runtime import Runner
@@ -84,7 +84,6 @@ def add(declare: Declare) -> None:
 
     command = declare("verify", _verify, "replay what `compress --golden` wrote; status 1 where an answer differs")
     runtime_options(command)
-    delegate_option(command)
     command.add_argument("file", metavar="FILE")
     command.add_argument("golden", metavar="GOLDEN")
     command.add_argument(
@@ -107,7 +106,6 @@ def add(declare: Declare) -> None:
 def _add_run(declare: Declare) -> None:
     command = declare("run", _run, "texts -> answers")
     runtime_options(command)
-    delegate_option(command)
     pair_option(command)
     command.add_argument("file", metavar="FILE")
     command.add_argument(
@@ -240,7 +238,7 @@ def _table(options: argparse.Namespace, model: "Runner", settings: dict[str, Any
     """Answer a table as `kerasbert predict` does: how many texts, and how many of them were truncated."""
     rows = samples.opened(options.data, model.bundle, model.kind, options.text_column, options.text_b_column)
     asked = tables.asked(rows, options, model.kind.columns)
-    fields, names = model.kind.columns, ("windows", "encoding", "delimiter", "columns")
+    fields, names = model.kind.columns, ("windows", "delegate", "encoding", "delimiter", "columns")
 
     def answer(texts: list[Any]) -> list[tuple[bool, list[Any]]]:
         found = ((answer, answer.to_json()) for answer in model(texts, **settings))
@@ -307,13 +305,11 @@ def _benchmark(options: argparse.Namespace) -> None:
 
         check_texts([options.texts])
         texts = _timed(Path(options.file), options)
-    cache = False if options.no_cache else options.cache
-    check_read(options, "rounds", "threads")
+    how = {"threads": options.threads} if Path(options.file).is_dir() else loading(options)
+    check_read(options, "rounds")
     from .pipeline.benchmark import benchmark
 
-    result = benchmark(
-        options.file, texts, rounds=options.rounds, threads=options.threads, cache=cache, plugin=options.plugin
-    )
+    result = benchmark(options.file, texts, rounds=options.rounds, **how)
     if options.json:
         print(json.dumps(result))
         return

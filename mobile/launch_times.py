@@ -24,9 +24,9 @@ LAUNCHES = 3
 CHILD = """
 import json, sys, time
 begin = time.perf_counter()
-path, cache, threads, plugin, text = json.loads(sys.argv[1])
+path, cache, text, how = json.loads(sys.argv[1])
 from kerasbert.mobile.runtime import load
-model = load(path, cache=cache, threads=threads, plugin=plugin)
+model = load(path, cache=cache, **how)
 loaded = time.perf_counter()
 model([tuple(text) if isinstance(text, list) else text])
 answered = time.perf_counter()
@@ -35,32 +35,35 @@ print(json.dumps([(loaded - begin) * 1e3, (answered - begin) * 1e3, peak()]))
 """
 MEMORY = """
 import json, sys
-path, threads, plugin, plain = json.loads(sys.argv[1])
+path, how, plain = json.loads(sys.argv[1])
 if plain:  # as of a litert that has no CompiledModel
     sys.modules["ai_edge_litert.compiled_model"] = None
 from kerasbert.mobile.runtime import load
 from kerasbert.mobile.launch_times import peak, use_every_length
-model = load(path, cache=False, threads=threads, plugin=plugin)
+model = load(path, cache=False, **how)
 use_every_length(model)
 print(json.dumps([model.model.name, peak()]))
 """
 
 
-def launches(path: Path, text: object, threads: int, plugin: Sequence[object]) -> Json:
+def launches(path: Path, text: object, how: dict[str, Any]) -> Json:
     """Fresh processes, without packed weights and with them: ms to load (imports included) and to the first answer, peak MB.
 
+    Args:
+        how: arguments of `runtime.load`.
+
     Returns:
-        {"cold": {"load_ms", "first_answer_ms", "peak_memory_mb"}, "cached": the same}, medians of LAUNCHES; {} where the system
-        starts no processes.
+        {"cold": {"load_ms", "first_answer_ms", "peak_memory_mb"}, "cached": the same}, medians of LAUNCHES; "cold" alone of a
+        delegate that packs no weights; {} where the system starts no processes.
     """
     environment = children.environment(sys.path)
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(OSError, ValueError):
-        for name in ("cold", "cached"):
+        for name in ("cold", "cached") if how["delegate"] == delegates.XNNPACK else ("cold",):
             rows = []
             for number in range(LAUNCHES):
                 cache = os.path.join(folder, str(number) if name == "cold" else "0")
-                told = json.dumps([str(path), cache, threads, [str(each) for each in plugin], text])
+                told = json.dumps([str(path), cache, text, how], default=os.fspath)
                 done = subprocess.run(children.command(CHILD, told), env=environment, capture_output=True, text=True)
                 if done.returncode:
                     return {}
@@ -70,16 +73,17 @@ def launches(path: Path, text: object, threads: int, plugin: Sequence[object]) -
     return found
 
 
-def memory(path: Path, threads: int, plugin: Sequence[object], plain: bool = True) -> dict[str, float]:
+def memory(path: Path, how: dict[str, Any], plain: bool = True) -> dict[str, float]:
     """Interpreter -> peak MB of a fresh process that used every length of a file, nothing packed before.
 
     Args:
-        plain: bool, whether the plain Interpreter is asked too, which is all that tflite-runtime has.
+        how: arguments of `runtime.load`.
+        plain: bool, whether the plain Interpreter is asked too, which is all that tflite-runtime has, of XNNPACK.
     """
     environment, found = children.environment(sys.path), {}
     with contextlib.suppress(OSError, ValueError):
-        for other in (False, True) if plain else (False,):
-            told = json.dumps([str(path), threads, [str(each) for each in plugin], other])
+        for other in (False, True) if plain and how["delegate"] == delegates.XNNPACK else (False,):
+            told = json.dumps([str(path), how, other], default=os.fspath)
             done = subprocess.run(children.command(MEMORY, told), env=environment, capture_output=True, text=True)
             if not done.returncode:
                 name, most = json.loads(done.stdout.splitlines()[-1])

@@ -54,7 +54,7 @@ def test_launches_are_measured_among_planted_modules(planted, monkeypatch):
     monkeypatch.setattr(
         launch_times, "CHILD", "import json, string, kerasbert.answers\nprint(json.dumps([1.0, 2.0, 3.0]))"
     )
-    found = launch_times.launches(ROOT / "x.tflite", "text", 1, ())
+    found = launch_times.launches(ROOT / "x.tflite", "text", {"threads": 1, "plugin": [], "delegate": "xnnpack"})
     assert found["cold"] == {"load_ms": 1.0, "first_answer_ms": 2.0, "peak_memory_mb": 3.0}
     assert not planted.exists()
 

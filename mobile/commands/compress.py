@@ -114,7 +114,9 @@ def _compress(options: argparse.Namespace) -> None:
     report = _planned(options, stages) if _planned_by(options) else _alone(options, stages[-1][1])
     from .. import launch_times
 
-    report["memory_of_all_lengths_mb"] = launch_times.memory(Path(report["out"]), 1, options.plugin, plain=False)
+    report["memory_of_all_lengths_mb"] = launch_times.memory(
+        Path(report["out"]), {"threads": 1, "plugin": options.plugin}, plain=False
+    )
     if options.json:
         print(json.dumps(report))
     else:

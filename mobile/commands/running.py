@@ -1,7 +1,7 @@
 """The file that a command runs, and how."""
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kerasbert.mobile.runtime import Runner
@@ -15,10 +15,6 @@ def runtime_options(command: argparse.ArgumentParser) -> None:
         "--windows", type=int, default=1024, metavar="N", help="rows that one document may take (default: 1024)"
     )
     command.add_argument("--no-cache", action="store_true", help="write no packed weights")
-
-
-def delegate_option(command: argparse.ArgumentParser) -> None:
-    """`--delegate`, of commands that answer."""
     command.add_argument(
         "--delegate",
         default="xnnpack",
@@ -32,10 +28,14 @@ def pair_option(command: argparse.ArgumentParser) -> None:
     command.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
 
 
+def loading(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `runtime.load` that the options give."""
+    cache = False if options.no_cache else options.cache
+    return {"cache": cache} | {name: getattr(options, name) for name in ("threads", "plugin", "windows", "delegate")}
+
+
 def load(options: argparse.Namespace) -> "Runner":
     """The Runner of the file."""
     from ..runtime import load as opened
 
-    cache = False if options.no_cache else options.cache
-    more = {"plugin": options.plugin, "windows": options.windows, "delegate": getattr(options, "delegate", "xnnpack")}
-    return opened(options.file, cache=cache, threads=options.threads, **more)
+    return opened(options.file, **loading(options))

@@ -10,6 +10,8 @@ from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
+from ..runtime import WINDOWS
+from ..runtime.system.delegates import XNNPACK
 
 
 def benchmark(
@@ -20,6 +22,8 @@ def benchmark(
     threads: int = 1,
     cache: str | os.PathLike | bool | None = None,
     plugin: Sequence[str | os.PathLike] = (),
+    windows: int = WINDOWS,
+    delegate: str = XNNPACK,
 ) -> Json:
     """Times, memory and size; of this process, so that a fresh one gives what a launch gives.
 
@@ -28,21 +32,23 @@ def benchmark(
         texts: str or pairs; by default texts made of the vocabulary.
         rounds: int, times that every text is run.
         threads: int.
-        cache, plugin: see `runtime.load`.
+        cache, plugin, windows, delegate: of a .tflite, see `runtime.load`.
 
     Returns:
         {"file", "bytes", "interpreter", "texts", "load_ms", "first_answer_ms", "p50_ms", "p90_ms", "peak_memory_mb"}; of a
         .tflite also "buckets" (length -> ms of a row), "launch" (fresh processes, `launch_times.launches`),
         "memory_of_all_lengths_mb" (interpreter -> peak of one that used them all), "tokens_per_second" and "operators"
-        (`launch_times.delegated`). Energy is not measured.
+        (`launch_times.delegated`). Another delegate than XNNPACK packs no weights, so that every launch of it is cold, and has
+        no "operators". Energy is not measured.
     """
     from .. import launch_times
     from ..runtime import load
     from ..samples import generated
 
     path = Path(path)
+    how: dict[str, Any] = {"threads": threads, "plugin": list(plugin), "windows": windows, "delegate": delegate}
     start = time.perf_counter()
-    runner = None if path.is_dir() else load(path, cache=cache, threads=threads, plugin=plugin)
+    runner = None if path.is_dir() else load(path, cache=cache, **how)
     run, tokenizer, pair, kind, name = _keras(path, threads) if runner is None else _phone(runner)
     loaded = time.perf_counter()
     texts = list(map(kind.example, generated(tokenizer, 200, pair))) if texts is None else list(texts)
@@ -51,7 +57,7 @@ def benchmark(
     run(texts[0])
     first = time.perf_counter()
     times = _times(run, texts, rounds)
-    more = {} if path.is_dir() else _of_a_file(runner, path, texts, rounds, threads, plugin)
+    more = {} if path.is_dir() else _of_a_file(runner, path, texts, rounds, how)
     deciles = statistics.quantiles(times, n=10) if len(times) > 1 else times * 9
     return {
         "file": str(path),
@@ -80,18 +86,16 @@ def _times(run: Callable[[Any], Any], texts: Sequence[object], rounds: int) -> l
     return times
 
 
-def _of_a_file(
-    runner: Any, path: Path, texts: Sequence[object], rounds: int, threads: int, plugin: Sequence[object]
-) -> Json:
+def _of_a_file(runner: Any, path: Path, texts: Sequence[object], rounds: int, how: dict[str, Any]) -> Json:
     from .. import golden, launch_times
 
-    return {
+    found = {
         "buckets": launch_times.buckets(runner, [*texts[:50], *golden.filling(runner)], rounds),
-        "launch": launch_times.launches(path, texts[0], threads, plugin),
-        "memory_of_all_lengths_mb": launch_times.memory(path, threads, plugin),
+        "launch": launch_times.launches(path, texts[0], how),
+        "memory_of_all_lengths_mb": launch_times.memory(path, how),
         "tokens_per_second": launch_times.tokens_per_second(runner, texts),
-        "operators": launch_times.delegated(path),
     }
+    return found | ({"operators": launch_times.delegated(path)} if how["delegate"] == XNNPACK else {})
 
 
 def _phone(model: Any) -> tuple[Callable[[Any], Any], Any, bool, Any, str]:

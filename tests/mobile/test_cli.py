@@ -17,7 +17,7 @@ from kerasbert import registry
 from kerasbert.cli.parser import decoding
 from kerasbert.data.reading import Stream
 from kerasbert.errors import InputError
-from kerasbert.mobile import cli, samples
+from kerasbert.mobile import cli, launch_times, samples
 from kerasbert.mobile.cli import main
 from kerasbert.tasks import tables
 from tests.mobile.conftest import rows
@@ -208,6 +208,41 @@ def test_benchmark_measures(float_file, capsys):
     operators = found["operators"]
     assert 0 < operators["xnnpack"] <= operators["operators"]
     assert operators["share"] == round(operators["xnnpack"] / operators["operators"], 3)
+
+
+@pytest.mark.parametrize("command", ["run", "verify", "benchmark", "nearest", "index"])
+def test_a_delegate_is_asked_for_by_every_command_that_runs_a_file(command, float_file, tmp_path, capsys, monkeypatch):
+    """One that is not there is refused by each."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.txt").write_text("a good film\n")
+    (tmp_path / "x.golden").write_text("")
+    more = {
+        "run": ["x"],
+        "verify": ["x.golden"],
+        "benchmark": [],
+        "nearest": ["x", "--among", "texts.txt"],
+        "index": ["texts.txt", "--out", "x.kbindex"],
+    }[command]
+    for delegate, said in (("nnapi", "no delegate 'nnapi'. All: xnnpack"), ("gpu", "gpu does not run ")):
+        assert main([command, str(float_file[0]), *more, "--delegate", delegate]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(f"error: {said}")
+        assert error.count("\n") == 1
+
+
+def test_what_is_measured_in_other_processes_is_of_the_delegate(float_file):
+    """One that is not there measures nothing there."""
+    how = {"threads": 1, "plugin": [], "windows": 1024, "delegate": "gpu"}
+    assert (launch_times.launches(float_file[0], "x", how), launch_times.memory(float_file[0], how)) == ({}, {})
+
+
+def test_benchmark_of_a_directory_refuses_what_is_of_a_tflite(tmp_path, capsys):
+    (tmp_path / "model.json").write_text("{}")
+    for option in (["--delegate", "gpu"], ["--cache", "x"], ["--windows", "3"], ["--no-cache"]):
+        assert main(["benchmark", str(tmp_path), *option]) == 2
+        assert capsys.readouterr().err == (
+            f"error: {option[0]} would not be used with the other options given: leave it out\n"
+        )
 
 
 @pytest.mark.parametrize(
