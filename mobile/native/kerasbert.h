@@ -266,8 +266,8 @@ typedef struct kb_runner_options {
   const char *library; /* LiteRT's file; by default the program's own functions, then libLiteRt.so (.dylib, LiteRt.dll) */
   int32_t threads;     /* of the network: 1 to 256; 1 by default */
   size_t rows;         /* an input may take: 1 to 1,024, which is the default */
-  const char *delegate; /* what computes: "xnnpack" (the processor), the default, or LiteRT's accelerators "gpu" and "npu", all of the
-                           network: one that they do not take whole is refused */
+  const char *delegate; /* what computes: "xnnpack" (the processor), the default, or LiteRT's accelerators "gpu", which leaves to the
+                           processor what it does not take, and "npu", which takes all or is refused */
 } kb_runner_options;
 
 typedef struct kb_runner kb_runner;

@@ -34,7 +34,8 @@ static const char *const names[] = {
     "GetSignatureInputName", "GetSignatureInputTensorByIndex", "GetNumSignatureOutputs", "GetSignatureOutputName",
     "GetSignatureOutputTensorByIndex", "GetRankedTensorType", "CompiledModelResizeInputTensor", "GetCompiledModelOutputTensorLayouts",
     "GetCompiledModelInputBufferRequirements", "GetCompiledModelOutputBufferRequirements", "CreateManagedTensorBufferFromRequirements",
-    "DestroyTensorBuffer", "GetTensorBufferSize", "LockTensorBuffer", "UnlockTensorBuffer", "RunCompiledModel", "CompiledModelIsFullyAccelerated", "CreateModelFromFd"};
+    "DestroyTensorBuffer", "GetTensorBufferSize", "LockTensorBuffer", "UnlockTensorBuffer", "RunCompiledModel", "CompiledModelIsFullyAccelerated",
+    "GetNumAccelerators", "GetAccelerator", "GetAcceleratorHardwareSupport", "CreateModelFromFd"};
 #define FUNCTIONS (sizeof names / sizeof *names)
 typedef char as_many_names_as_functions[sizeof(api) == FUNCTIONS * sizeof(void (*)(void)) ? 1 : -1];
 
@@ -122,12 +123,26 @@ int kb_litert_delegate(const char *name) {
   return strcmp(name, "xnnpack") == 0 ? CPU : strcmp(name, "gpu") == 0 ? GPU : strcmp(name, "npu") == 0 ? NPU : 0;
 }
 
-/* The model for a processor or an accelerator: all signatures share packed weights where `pack`. */
+/* Whether there is an accelerator of that bit: where none is, LiteRT leaves a network that the processor may take to it in silence. */
+static int has(litert *l, int delegate) {
+  size_t count = 0, i;
+  if (l->call.GetNumAccelerators(l->environment, &count) != 0) return 0;
+  for (i = 0; i < count; i++) {
+    void *accelerator = NULL;
+    int bits = 0;
+    if (l->call.GetAccelerator(l->environment, i, &accelerator) != 0) return 0;
+    if (l->call.GetAcceleratorHardwareSupport(accelerator, &bits) == 0 && (bits & delegate) != 0) return 1;
+  }
+  return 0;
+}
+
+/* The model for a processor or an accelerator: all signatures share packed weights where `pack`. What a GPU does not take, such as
+   the look-up of embeddings, the processor computes. */
 static int compile(litert *l, int delegate, int32_t threads, int pack) {
   void *options = NULL, *opaque = NULL;
   char *said = malloc(96);
   int status = said == NULL ? -1 : l->call.CreateOptions(&options);
-  if (status == 0) status = l->call.SetOptionsHardwareAccelerators(options, delegate);
+  if (status == 0) status = l->call.SetOptionsHardwareAccelerators(options, delegate == GPU ? GPU | CPU : delegate);
   if (status == 0) {
     snprintf(said, 96, "num_threads = %ld\n%s", (long)threads, pack ? "weight_cache_file_path = \":memory\"\n" : "");
     status = l->call.CreateOpaqueOptions("xnnpack", said, free, &opaque);
@@ -286,7 +301,7 @@ static kb_status litert_run(void *context, const char *signature, const kb_input
   return KB_OK;
 }
 
-/* Whether the delegate computes all of the network: nothing runs elsewhere unsaid. */
+/* Whether an accelerator computes all of the network. */
 static int whole(litert *l) {
   bool all = false;
   return l->call.CompiledModelIsFullyAccelerated(l->compiled, &all) == 0 && all;
@@ -310,11 +325,12 @@ kb_status kb_litert_open(kb_text data, const kb_runner_options *options, const i
     if (done == 0) done = l->call.CreateModelFromBuffer(l->environment, data.data, data.size, &l->model);
     if (done == 0) {
       int pack = delegate == CPU && can_pack(data.size);
-      done = compile(l, delegate, threads, pack);
+      done = has(l, delegate) ? compile(l, delegate, threads, pack) : -1;
       if (done != 0 && pack) done = compile(l, delegate, threads, 0);
-      if (delegate != CPU && (done != 0 || !whole(l))) {
+      if (delegate != CPU && (done != 0 || (delegate == NPU && !whole(l)))) {
         litert_close(l);
-        return kb_fail(message, KB_INTERPRETER, "LiteRT has no %s here, or it does not take all of the network: the delegate xnnpack runs it", name);
+        return kb_fail(message, KB_INTERPRETER, "LiteRT has no %s here, or it does not take %sthe network: the delegate xnnpack runs it", name,
+                       delegate == NPU ? "all of " : "");
       }
     }
     if (done == 0) done = l->call.SetCompiledModelCancellationFunction(l->compiled, (void *)(uintptr_t)cancelled, stops);

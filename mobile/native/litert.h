@@ -51,6 +51,9 @@ typedef struct api {
   int (*UnlockTensorBuffer)(void *);
   int (*RunCompiledModel)(void *, size_t, size_t, void **, size_t, void **);
   int (*CompiledModelIsFullyAccelerated)(void *, bool *);
+  int (*GetNumAccelerators)(void *, size_t *);
+  int (*GetAccelerator)(void *, size_t, void **);
+  int (*GetAcceleratorHardwareSupport)(void *, int *);
   int (*CreateModelFromFd)(void *, int, size_t, size_t, void **); /* not called: with it LiteRT's models know an environment */
 } api;
 

@@ -12,9 +12,11 @@ import contextlib
 import functools
 import hashlib
 import json
+import operator
 import struct
+import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +73,16 @@ class Compiled:
 
     Args:
         weight_cache: str, a file's path, ":memory" or "" for none.
-        accelerator: str, of LiteRT's HardwareAccelerator, which computes all of it.
+        accelerators: names of LiteRT's HardwareAccelerators; a later one computes what those before it do not take.
     Raises:
         AttributeError: the file has a signature of any length, and this litert cannot resize.
     """
 
     name = "ai-edge-litert CompiledModel"
 
-    def __init__(self, path: Path, bundle: Bundle, threads: int, weight_cache: str, accelerator: str = "CPU") -> None:
+    def __init__(
+        self, path: Path, bundle: Bundle, threads: int, weight_cache: str, accelerators: Sequence[str] = ("CPU",)
+    ) -> None:
         from ai_edge_litert.compiled_model import CompiledModel, CpuOptions, HardwareAccelerator, Options
 
         if not _OPEN:
@@ -86,8 +90,9 @@ class Compiled:
             atexit.register(_leave)
         if bundle.any_length and not hasattr(CompiledModel, "resize_input_tensor"):
             raise AttributeError("CompiledModel has no resize_input_tensor")
+        computed_by = functools.reduce(operator.or_, (HardwareAccelerator[name] for name in accelerators))
         cpu = CpuOptions(num_threads=threads, xnnpack_weight_cache_path=weight_cache)
-        self.model: Any = CompiledModel.from_file(str(path), options=Options(HardwareAccelerator[accelerator], cpu))
+        self.model: Any = CompiledModel.from_file(str(path), options=Options(computed_by, cpu))
         self.bundle, self.output = bundle, output_of(bundle)
         self.signatures = self.model.get_signature_list()
         self.buffers: dict[str, tuple] = {}  # by signature
@@ -215,7 +220,7 @@ def interpreter(
 
 
 def _delegated(path: Path, bundle: Bundle, threads: int, delegate: str) -> Compiled | Plain:
-    """The file by another delegate than XNNPACK, all of it; of a library's delegate what it leaves is told."""
+    """The file by another delegate than XNNPACK; what it leaves to the processor is told."""
     from ai_edge_litert.interpreter import Interpreter
 
     if delegate not in delegates.ACCELERATORS:
@@ -227,15 +232,16 @@ def _delegated(path: Path, bundle: Bundle, threads: int, delegate: str) -> Compi
             threads,
             **delegates.library(delegate, path),
         )
-    model = None
+    model, accelerators = None, delegates.ACCELERATORS[delegate]
     with contextlib.suppress(RuntimeError, ImportError, TypeError, AttributeError):  # unheard, frames and all
-        model = Compiled(path, bundle, threads, "", delegates.ACCELERATORS[delegate])
-    if model is None or not model.model.is_fully_accelerated():
+        model = Compiled(path, bundle, threads, "", accelerators) if delegates.registered(delegate) else None
+    whole = model is not None and model.model.is_fully_accelerated()
+    if model is None or not (whole or "CPU" in accelerators):
         if model is not None:
             model.close()
-        raise delegates.refused(
-            delegate, path, "LiteRT has no such accelerator here, or it does not take all of the network"
-        )
+        raise delegates.refused(delegate, path, "LiteRT has no such accelerator here, or it does not take the network")
+    if not whole:
+        print(f"{delegate} leaves some operators of {path} to the processor", file=sys.stderr)
     model.name = f"{model.name}, {delegate}"
     return model
 

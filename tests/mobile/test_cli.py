@@ -223,7 +223,7 @@ def test_a_delegate_is_asked_for_by_every_command_that_runs_a_file(command, floa
         "nearest": ["x", "--among", "texts.txt"],
         "index": ["texts.txt", "--out", "x.kbindex"],
     }[command]
-    for delegate, said in (("nnapi", "no delegate 'nnapi'. All: xnnpack"), ("gpu", "gpu does not run ")):
+    for delegate, said in (("nnapi", "no delegate 'nnapi'. All: xnnpack"), ("npu", "npu does not run ")):
         assert main([command, str(float_file[0]), *more, "--delegate", delegate]) == 2
         error = capsys.readouterr().err
         assert error.startswith(f"error: {said}")
@@ -232,7 +232,7 @@ def test_a_delegate_is_asked_for_by_every_command_that_runs_a_file(command, floa
 
 def test_what_is_measured_in_other_processes_is_of_the_delegate(float_file):
     """One that is not there measures nothing there."""
-    how = {"threads": 1, "plugin": [], "windows": 1024, "delegate": "gpu"}
+    how = {"threads": 1, "plugin": [], "windows": 1024, "delegate": "npu"}
     assert (launch_times.launches(float_file[0], "x", how), launch_times.memory(float_file[0], how)) == ({}, {})
 
 

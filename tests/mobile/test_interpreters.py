@@ -37,6 +37,18 @@ def test_a_delegate_that_is_none_is_one_line(int8_file, tmp_path):
             load(int8_file[0], delegate=str(tmp_path / "text.so"))
 
 
+def test_an_accelerator_without_a_library_is_refused(int8_file, tmp_path, monkeypatch):
+    """LiteRT would leave all of the network to the processor, and say nothing."""
+    import ai_edge_litert
+
+    from kerasbert.mobile.runtime import load
+
+    (tmp_path / "libLiteRtWebGpuAccelerator.so").write_bytes(b"text")  # nothing to load
+    monkeypatch.setattr(ai_edge_litert, "__file__", str(tmp_path / "__init__.py"))
+    with pytest.raises(InputError, match="gpu does not run .*: LiteRT has no such accelerator here"):
+        load(int8_file[0], delegate="gpu")
+
+
 DELEGATE = """
 #include <stdint.h>
 #include <string.h>

@@ -5,6 +5,7 @@ libraries, `ai-edge-litert-sdk-...`). An Interpreter takes a delegate of a libra
 NNAPI and Core ML are delegates of TFLite's older libraries: neither of the two loads them by name.
 """
 
+import contextlib
 import ctypes
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 from kerasbert.errors import InputError, unknown
 
 XNNPACK = "xnnpack"
-ACCELERATORS = {"gpu": "GPU", "npu": "NPU"}  # name -> LiteRT's HardwareAccelerator
+ACCELERATORS = {"gpu": ("GPU", "CPU"), "npu": ("NPU",)}
+"""Name -> LiteRT's HardwareAccelerators. What a GPU does not take, such as the look-up of embeddings, the processor computes."""
 LIBRARIES = (".so", ".dylib", ".dll")
 
 
@@ -37,6 +39,22 @@ def check(delegate: str) -> None:
 def refused(delegate: str, path: Path, reason: str) -> InputError:
     """The error of a file that a delegate does not run."""
     return InputError(f"{delegate} does not run {path}: {reason}. --delegate {XNNPACK}, the default, runs it")
+
+
+def registered(delegate: str) -> bool:
+    """Whether LiteRT finds an accelerator of graphics in its package: without one it leaves all to the processor in silence.
+
+    An NPU is asked for alone, so that LiteRT refuses the file itself.
+    """
+    if "CPU" not in ACCELERATORS[delegate]:
+        return True
+    import ai_edge_litert
+
+    for path in Path(str(ai_edge_litert.__file__)).parent.glob("libLiteRt*Accelerator.*"):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(str(path))
+            return True
+    return False
 
 
 def library(delegate: str, path: Path) -> dict[str, Any]:

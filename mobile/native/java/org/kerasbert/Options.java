@@ -26,8 +26,8 @@ public final class Options {
     }
 
     /**
-     * What computes: "xnnpack" (the processor), the default, or LiteRT's accelerators "gpu" and "npu", all of the network: one that
-     * they do not take whole is refused.
+     * What computes: "xnnpack" (the processor), the default, or LiteRT's accelerators "gpu", which leaves to the processor what it
+     * does not take, and "npu", which takes all of the network or is refused.
      */
     public Options delegate(String name) {
         delegate = name;

@@ -34,7 +34,8 @@ public struct Options {
     public var threads: Int
     /// The most rows of the model's length that an input may take, 1 to 1,024, which is the default: longer ones are refused.
     public var rows: Int
-    /// What computes: "xnnpack" (the processor), the default, or LiteRT's accelerators "gpu" and "npu", all of the network.
+    /// What computes: "xnnpack" (the processor), the default, or LiteRT's accelerators "gpu", which leaves to the processor what it
+    /// does not take, and "npu", which takes all of the network or is refused.
     public var delegate: String?
 
     public init(library: String? = nil, threads: Int = 0, rows: Int = 0, delegate: String? = nil) {
