@@ -23,12 +23,30 @@ JAVA = build.FOLDER / "java"
 HEADERS = ("kerasbert.h", "kerasbert.hpp")
 LEAST = 24
 """API level: java.util.function."""
-ABIS = {"arm64-v8a": "aarch64", "x86_64": "x86_64"}
-"""What the AAR has: of 64 bits, where Zig's headers (musl's) and Android's C library agree on every type that the core uses."""
+ABIS = {
+    "arm64-v8a": ["aarch64-linux-musl", "-ffixed-x18"],  # which is Android's
+    "armeabi-v7a": [
+        "arm-linux-musleabi",
+        *"-mcpu=generic+v7a+neon -mfloat-abi=softfp -fno-unwind-tables -rtlib=compiler-rt".split(),
+    ],
+    "x86_64": ["x86_64-linux-musl"],
+}
+"""What the AAR has: Zig's name of each, and options of its compiler."""
+NARROW = """#define _GNU_SOURCE
+#include <dlfcn.h>
+#undef RTLD_DEFAULT
+#undef RTLD_NOW
+#define RTLD_DEFAULT ((void *)0xffffffff)
+#define RTLD_NOW 0
+#define getrlimit getrlimit64
+#define lseek lseek64
+#define mmap mmap64
+"""
+"""Android of 32 bits over Zig's headers (musl's), whose off_t and rlim_t have 64 there (bionic's dlfcn.h and libc.map.txt)."""
 # what the core calls, by Android's library that has it since API 21: another function does not link
 CALLED = {
-    "libc.so": "__errno calloc close free fstat getrlimit malloc memchr memcmp memcpy memmove memset mmap munmap open qsort "
-    "realloc snprintf strchr strcmp strerror strlen strtod strtol vsnprintf",
+    "libc.so": "__errno calloc close free getrlimit getrlimit64 lseek lseek64 malloc memchr memcmp memcpy memmove memset mmap "
+    "mmap64 munmap open qsort read realloc snprintf strchr strcmp strerror strlen strtod strtol vsnprintf",
     "libm.so": "exp expf log log1pf logf powf sqrt",
     "libdl.so": "dlopen dlsym",
 }
@@ -102,16 +120,18 @@ def classes(folder: Path) -> Path:
     return packed(out, folder / "classes.jar")
 
 
-def library(folder: Path, processor: str) -> Path:
-    """libkerasbert.so of a processor, linked against the names of Android's libraries alone."""
-    folder /= processor
+def library(folder: Path, abi: str) -> Path:
+    """libkerasbert.so of one of ABIS, linked against the names of Android's libraries alone."""
+    folder /= abi
     folder.mkdir()
-    zig = [*build.zig(), "-target", f"{processor}-linux-musl", "-shared", "-nostdlib"]
+    target, *more = ABIS[abi]
+    zig = [*build.zig(), "-target", target, "-shared", "-nostdlib"]
     for name, functions in CALLED.items():
         lines = [f".globl {each}\n.type {each},%function\n{each}:" for each in functions.split()]
         (folder / "names.s").write_text("\n".join(lines) + "\n", "utf-8")
         called(*zig, f"-Wl,-soname,{name}", "-o", folder / name, folder / "names.s")
     headers = Path(zig[0]).resolve().parent / "lib" / "libc" / "include"
+    processor = target.partition("-")[0]
     kinds = (f"{processor}-linux-musl", "generic-musl", f"{processor.partition('_')[0]}-linux-any", "any-linux-any")
     jdk = Path(found("javac", JDK)).resolve().parents[1] / "include"
     flags = [
@@ -124,8 +144,8 @@ def library(folder: Path, processor: str) -> Path:
         "-ffp-contract=off",
         "-D__errno_location=__errno",
     ]
-    flags += ["-ffixed-x18"] * (processor == "aarch64")  # which is Android's
-    flags += [f"-I{build.FOLDER}", f"-I{jdk}", f"-I{jdk / 'linux'}"]
+    (folder / "narrow.h").write_text("#if __SIZEOF_POINTER__ == 4\n" + NARROW + "#endif\n", "utf-8")
+    flags += [*more, "-include", str(folder / "narrow.h"), f"-I{build.FOLDER}", f"-I{jdk}", f"-I{jdk / 'linux'}"]
     flags += [word for kind in kinds for word in ("-isystem", str(headers / kind))]
     flags += ["-Wl,-soname,libkerasbert.so", "-Wl,-z,max-page-size=16384", "-Wl,-z,defs"]
     out = folder / "libkerasbert.so"
@@ -168,7 +188,7 @@ def aar(out: str | os.PathLike) -> Path:
         made, folder = Path(place), Path(place) / "aar"
         folder.mkdir()
         copy(classes(made), folder / "classes.jar")
-        abis = {abi: library(made, processor) for abi, processor in ABIS.items()}
+        abis = {abi: library(made, abi) for abi in ABIS}
         for abi, path in abis.items():
             copy(path, folder / "jni" / abi / path.name)
         prefab(folder / "prefab", abis)

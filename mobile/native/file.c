@@ -7,7 +7,6 @@
 #if !defined(_WIN32)
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #endif
 
@@ -38,17 +37,18 @@ kb_status kb_file_map(const char *path, kb_text *data, kb_message *message) {
 void kb_file_unmap(kb_text data) { free((void *)data.data); }
 #else
 kb_status kb_file_map(const char *path, kb_text *data, kb_message *message) {
-  struct stat about;
   void *mapped = MAP_FAILED;
+  char first; /* no fstat: what it fills differs between C libraries of 32 bits */
+  off_t size = 0;
   int file;
   errno = 0;
   file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return unread(path, message);
-  if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0 && (uintmax_t)about.st_size <= SIZE_MAX)
-    mapped = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+  if (read(file, &first, 1) == 1 && (size = lseek(file, 0, SEEK_END)) > 0 && (uintmax_t)size <= SIZE_MAX)
+    mapped = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, file, 0);
   close(file);
   if (mapped == MAP_FAILED) return unread(path, message);
-  data->data = mapped, data->size = (size_t)about.st_size;
+  data->data = mapped, data->size = (size_t)size;
   return KB_OK;
 }
 

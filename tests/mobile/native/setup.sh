@@ -8,7 +8,8 @@
 set -euo pipefail
 
 folder=${KERASBERT_NPM:-${XDG_CACHE_HOME:-$HOME/.cache}/kerasbert/npm}
-packages="gcc gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf libc6-dev-arm64-cross libc6-dev-armhf-cross qemu-user g++ cmake chromium
+packages="gcc gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf gcc-arm-linux-gnueabi libc6-dev-arm64-cross libc6-dev-armhf-cross
+libc6-dev-armel-cross qemu-user g++ cmake chromium
 fonts-dejavu-core openjdk-17-jdk-headless nodejs npm"
 
 # a tool that is there already, of Debian's or another's, is left as it is

@@ -195,7 +195,9 @@ def test_a_library_asks_for_android_alone(abi, aar):
         text=True,
         check=True,
     ).stdout
-    assert {"arm64-v8a": "AArch64", "x86_64": "X86-64"}[abi] in said
+    assert {"arm64-v8a": "AArch64", "armeabi-v7a": "Machine:                           ARM\n", "x86_64": "X86-64"}[
+        abi
+    ] in said
     assert re.findall(r"soname: \[(.*)\]", said) == ["libkerasbert.so"]
     assert re.findall(r"NEEDED.*\[(.*)\]", said) == [*android.CALLED]
     assert set(re.findall(r"LOAD .* (0x\w+)$", said, re.MULTILINE)) == {"0x4000"}
@@ -218,12 +220,17 @@ def named(folder: Path, gcc: str) -> None:
         subprocess.run([gcc, "-o", folder / name, folder / "x.c", *flags], check=True)
 
 
+EMULATED = {"arm64-v8a": ("aarch64-linux-gnu", "qemu-aarch64"), "armeabi-v7a": ("arm-linux-gnueabi", "qemu-arm")}
+
+
 @pytest.mark.native
-def test_the_arm_library_under_qemu(aar, tmp_path):
-    """Ids, offsets, rows and answers of Python by what is in the AAR."""
-    gcc, qemu = needed("aarch64-linux-gnu-gcc", "qemu-aarch64")
+@pytest.mark.parametrize("abi", EMULATED)
+def test_an_arm_library_under_qemu(abi, aar, tmp_path):
+    """Ids, offsets, rows and answers of Python by what is in the AAR; a file that it maps."""
+    target, emulator = EMULATED[abi]
+    gcc, qemu = needed(f"{target}-gcc", emulator)
     named(tmp_path, gcc)
-    library, program = aar.folder / "jni" / "arm64-v8a", tmp_path / "driver"
+    library, program = aar.folder / "jni" / abi, tmp_path / "driver"
     flags = [
         "-D_POSIX_C_SOURCE=200809L",
         f"-I{build.FOLDER}",
@@ -233,7 +240,17 @@ def test_the_arm_library_under_qemu(aar, tmp_path):
     ]
     subprocess.run([gcc, "-O2", "-o", program, HERE / "driver.c", *flags], check=True)
     libraries = f"LD_LIBRARY_PATH={library}:{tmp_path}"
-    follow([qemu, "-L", "/usr/aarch64-linux-gnu", "-E", libraries, program], list(script.parts(1_000, 20)))
+    command = [qemu, "-L", f"/usr/{target}", "-E", libraries, program]
+    follow(command, list(script.parts(1_000, 20)))
+    (tmp_path / "x.tflite").write_bytes(b"no model")
+    for path, wanted in (
+        (tmp_path / "x.tflite", "carries no readable bundle"),
+        (tmp_path, "Is a directory"),
+        (tmp_path / "none", "No such file"),
+    ):
+        line = f"runner 0 {script.word(str(path))} {script.word('libLiteRt.so')}\n"
+        said = subprocess.run(command, input=line, capture_output=True, encoding="utf-8", timeout=60)
+        assert wanted in said.stdout
 
 
 @pytest.fixture(scope="module")
