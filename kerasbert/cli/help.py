@@ -30,7 +30,7 @@ GROUPS: Mapping[str, str] = {  # title -> the options that stand under it, by th
     "auxiliary_lm reinit adversarial",
     "what it learns from": "student teacher unlabelled loss temperature copy_layers masking",
     "several runs or tasks": "folds grid seeds sampling sampling_limit sampling_temperature",
-    "judging": "metric evaluate_every held_out min_agreement max_drop golden",
+    "judging": "metric clusters evaluate_every held_out min_agreement max_drop golden",
     "vectors": "kind format size window min_count vocabulary cbow negative ngrams buckets cased",
     "rounding": "quantize target lengths calibration calibration_size embedding_codes per delay",
     "answers": "json top threshold explain explain_steps submission ensemble base",
@@ -103,8 +103,8 @@ MORE: Mapping[str, tuple[str, str]] = {  # command -> two examples beside the fi
         "kerasbert finetune runs/bert --task ner --train train.conll --dev dev.conll --epochs 5 --out runs/names",
     ),
     "evaluate": (
-        "kerasbert evaluate runs/reviews --data test.csv",
         "kerasbert evaluate runs/reviews --data my.csv --text-column review --label-column stars",
+        "kerasbert evaluate models/minilm --data topics.csv --label-column topic --clusters",
     ),
     "predict": (
         "kerasbert predict runs/reviews --data new.csv --out answers.csv",

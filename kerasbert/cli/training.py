@@ -258,6 +258,9 @@ def _command(options: argparse.Namespace, chosen: dict[str, Any]) -> str:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
+    if options.clusters:
+        _evaluate_clusters(options)
+        return
     from kerasbert import report
     from kerasbert.data.texts import check_second
     from kerasbert.tasks import early_checks
@@ -283,6 +286,24 @@ def _evaluate(options: argparse.Namespace) -> None:
     for title, header, cells in report.label_tables(found):
         if len(cells) <= SHOWN:
             lines += ["", f"{title}:", report.table(header, cells)]
+    show(found, options.json, "\n".join(lines))
+
+
+def _evaluate_clusters(options: argparse.Namespace) -> None:
+    """Clusters of the vectors of --data beside its labels."""
+    from kerasbert.retrieval import clustering
+    from kerasbert.tasks import early_checks
+
+    early_checks.check_length(options.model, options.length)
+    rows = clustering.read(options.data, options.text_column or "text", options.label_column or "label")
+    settings = {"length": options.length, "language": options.language}
+    check_read(options, "rounding")
+    from kerasbert.tasks.predict import as_model
+
+    with tables.telling_truncated():
+        found = clustering.evaluate(as_model(options.model, options.rounding), rows, **settings)
+    lines = [f"{found['examples']:,} texts, {found['clusters']} clusters"]
+    lines += [f"  {name}: {value:.4f}" for name, value in found["metrics"].items()]
     show(found, options.json, "\n".join(lines))
 
 
@@ -336,6 +357,10 @@ def _evaluate_options(add: argparse.ArgumentParser) -> None:
     base_option(add)
     ensemble_option(add)
     add.add_argument("--data", required=True, metavar="PATH", help="a file, or a folder with a dev or test file")
+    text = (
+        "of a file with labels: k-means of the texts' vectors, one cluster a label, and their V-measure; of any encoder"
+    )
+    add.add_argument("--clusters", action="store_true", help=text)
     add.add_argument("--split", choices=("train", "dev", "test"), help="the part of the data that is wanted")
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help="of the texts; that of the training by default")

@@ -1,12 +1,52 @@
 """How well vectors fall into groups that somebody named: k-means, and the V-measure of its clusters beside the labels."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kerasbert.data.sources import check_files
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
+from kerasbert.tasks.base import Task
+from kerasbert.tasks.task import find_labels, read_rows
+
+if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.tasks.rows import Rows
 
 STARTS, ROUNDS = 10, 300  # of k-means: beginnings, of which the best is kept, and the most rounds of each
+
+
+def read(path: str | Path, text: str = "text", label: str = "label") -> "Rows":
+    """The texts and labels of a table.
+
+    Args:
+        text, label: names of its columns.
+
+    Raises:
+        InputError: no such file or column, a row without a label, one label only; with file and line.
+    """
+    check_files(path)
+    source = Path(path)
+    return read_rows(find_labels(Task("clusters", text=text, label=label), source), source)
+
+
+def evaluate(model: "keras.Model", rows: "Rows", **settings: Any) -> Json:
+    """As many clusters of the texts' vectors as there are labels, beside the labels.
+
+    Args:
+        model: of a task or an encoder. rows: as `read` gives them. settings: of `kb.encode`.
+
+    Returns:
+        {"examples", "clusters": how many, "metrics": as of `judge`}.
+    """
+    from kerasbert.tasks.predict import encode
+
+    metrics = judge(encode(model, rows.texts, **settings), rows.targets)
+    return {"examples": len(rows.texts), "clusters": len(np.unique(rows.targets)), "metrics": metrics}
 
 
 def judge(vectors: np.ndarray, labels: Sequence[object] | np.ndarray, seed: int = 0) -> dict[str, float]:

@@ -1,10 +1,15 @@
-"""k-means and the V-measure: the paper's cases, sklearn's numbers, what is refused."""
+"""k-means and the V-measure: the paper's cases, sklearn's numbers, a file by the command, what is refused."""
+
+import json
 
 import numpy as np
 import pytest
 
+import kerasbert as kb
+from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.retrieval import clustering
+from tests import tiny
 
 
 def groups(count, apart, seed=0):
@@ -52,6 +57,44 @@ def test_equal_vectors_are_one_cluster_and_what_cannot_be_judged_is_refused():
     ):
         with pytest.raises(InputError, match=message):
             clustering.judge(vectors, labels)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    encoder = kb.build("bert/tiny", **tiny.SPEC)
+    encoder.tokenizer = tiny.tokenizer()
+    place = tmp_path_factory.mktemp("clustered") / "run"
+    kb.save(encoder, place)
+    return place
+
+
+def test_a_file_with_labels_is_judged_by_the_command(run, tmp_path, capsys):
+    """An encoder without a task; the labels of equal texts are found whatever its weights are."""
+    texts, labels = ["the cat sees a dog", "old river", "a film"], ["animals", "nature", "art"]
+    table = tmp_path / "topics.csv"
+    table.write_text("said,topic\n" + "".join(f"{texts[i % 3]},{labels[i % 3]}\n" for i in range(12)))
+    command = [
+        "evaluate",
+        str(run),
+        "--data",
+        str(table),
+        "--clusters",
+        "--text-column",
+        "said",
+        "--label-column",
+        "topic",
+    ]
+    assert main(command) == 0
+    lines = [f"  {name}: 1.0000" for name in ("homogeneity", "completeness", "v_measure")]
+    assert capsys.readouterr().out.splitlines() == ["12 texts, 3 clusters", *lines]
+    table.write_text(
+        "text,label\n" + "".join(f"{text} {i},{'ab'[i % 2]}\n" for i, text in enumerate(tiny.sentences(9, 0)))
+    )
+    assert main(["evaluate", str(run), "--data", str(table), "--clusters", "--json", "--length", "16"]) == 0
+    rows = clustering.read(table)
+    expected = clustering.judge(kb.encode(run, rows.texts, length=16), list("ababababa"))
+    assert json.loads(capsys.readouterr().out) == {"examples": 9, "clusters": 2, "metrics": expected}
+    assert expected["v_measure"] < 1
 
 
 @pytest.mark.slow
