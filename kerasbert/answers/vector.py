@@ -44,8 +44,8 @@ class VectorKind(Kind):
     all (sentence-transformers' truncate_dim); `prompts`, texts by name, and `prompt_name`, of the one that is put before each
     text, or "" for none; `include_prompt`, whether its tokens are pooled; `prompt_tokens`, of prompts that are not, how many
     tokens of a row they are, by name; `loss`, what it is fine-tuned by on rows of two or more texts (see
-    tasks.vector_losses), with `scale`, `margin`, `dims` and `highest` of these losses. Where it has a loss each text is a row;
-    without one the two of a pair are one row, as an encoder reads them.
+    tasks.vector_losses), with `scale`, `margin`, `dims`, `depths` and `highest` of these losses. Where it has a loss each text
+    is a row; without one the two of a pair are one row, as an encoder reads them.
     """
 
     name = "vector"
@@ -54,7 +54,7 @@ class VectorKind(Kind):
     noise = 5.0  # of hundreds of numbers, which a cosine takes together
     columns = ("values",)
     named = False
-    learned = ("loss", "scale", "margin", "dims", "highest")
+    learned = ("loss", "scale", "margin", "dims", "depths", "highest")
     defaults = MappingProxyType(
         {
             "pooling": "mean",
@@ -69,6 +69,7 @@ class VectorKind(Kind):
             "scale": 0.0,
             "margin": 0.0,
             "dims": (),
+            "depths": (),
             "highest": 1.0,
         }
     )
@@ -98,9 +99,10 @@ class VectorKind(Kind):
         for name in ("scale", "margin"):
             if not kind.options[name] >= 0:
                 raise InputError(f"{name} must be more than 0. Received: {kind.options[name]}")
-        dims = list(kind.options["dims"])
-        if not all(type(each) is int and each > 0 for each in dims) or len(set(dims)) < len(dims):
-            raise InputError(f"dims must be different whole numbers above 0, such as 384,128,64. Received: {dims}")
+        for name, such in (("dims", "384,128,64"), ("depths", "4,2")):
+            given = list(kind.options[name])
+            if not all(type(each) is int and each > 0 for each in given) or len(set(given)) < len(given):
+                raise InputError(f"{name} must be different whole numbers above 0, such as {such}. Received: {given}")
         return kind
 
     @property
@@ -199,6 +201,15 @@ def check_width(options: Mapping[str, Any], width: int) -> None:
         raise InputError(f"dims are {', '.join(map(str, options['dims']))}, a vector has {width} numbers: lower --dims")
     if options["dimensions"] > width:
         raise InputError(f"dimensions is {options['dimensions']}, and a vector of this model has {width} numbers")
+
+
+def check_depths(options: Mapping[str, Any], layers: int) -> None:
+    """Refuse `depths` that are no layers below the last one of a model of so many."""
+    if max(options["depths"], default=0) >= layers:
+        raise InputError(
+            f"depths are {', '.join(map(str, options['depths']))}, expected layers below the last of {layers}, which is trained "
+            "anyway: lower --depths"
+        )
 
 
 def check_dense(layer: Any) -> None:

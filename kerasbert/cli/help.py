@@ -28,7 +28,7 @@ GROUPS: Mapping[str, str] = {  # title -> the options that stand under it, by th
     "optimizer": "optimizer weight_decay clip precision seed skip_bad_steps",
     "what is trained": "init recipe set objective select static_masks freeze unfreeze lora adapters keep_head layers graph "
     "auxiliary_lm reinit adversarial",
-    "what it learns from": "student teacher unlabelled loss temperature copy_layers masking",
+    "what it learns from": "student teacher unlabelled loss dims depths temperature copy_layers masking",
     "several runs or tasks": "folds grid seeds sampling sampling_limit sampling_temperature",
     "judging": "metric clusters evaluate_every held_out min_agreement max_drop golden",
     "vectors": "kind format size window min_count vocabulary cbow negative ngrams buckets cased",

@@ -198,6 +198,11 @@ class Encoder(SpecModel):
             outputs["attention"] = tuple(weights)
         return outputs
 
+    def at_layer(self, outputs: Mapping[str, Tensor], layer: int) -> Tensor:
+        """The `sequence` of the first layers alone, 1 to L of them, of outputs of all: [B, S, H]."""
+        x = outputs["hidden"][layer]
+        return x if self.norm is None or layer + 1 == len(outputs["hidden"]) else self.norm(x)
+
     @property
     def longest(self) -> int | None:
         """Tokens of the longest sequence, None where there is no such: a family's `longest` says the same."""

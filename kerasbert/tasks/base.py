@@ -281,6 +281,10 @@ class TaskKind(Judging):
         """What a TaskModel's head says of what it reads, [B, H], or [B, S, H] of tokens: float32 [B, L] or [B, S, L]."""
         return model.heads[self.head](read, training=training) if model.heads else read
 
+    def trained(self, model: "TaskModel", outputs: Tensor, inputs: Tensor, training: bool = False) -> Tensor:
+        """What its losses read of the encoder's outputs: the head's logits, or logits of several layers."""
+        return model.logits(outputs, inputs, training=training)
+
     def outputs(self, task: Task, logits: Tensor) -> dict[str, Tensor]:
         """What a task's model returns: of the head's float32 [B, L], or [B, S, L]."""
         return {"logits": logits}

@@ -196,7 +196,7 @@ class TaskObjective(Objective):
             return {}, self.kind.logits(self.model, batch[POOLED], batch, training=training)
         queries = None if "lm" in self.scales else self.model.queries(batch)
         outputs = self.model.network(batch, training=training, queries=queries)
-        return outputs, self.model.logits(outputs, batch, training=training)
+        return outputs, self.kind.trained(self.model, outputs, batch, training=training)
 
     def sums(self, batch: Mapping[str, Tensor], outputs: Mapping[str, Tensor], logits: Tensor) -> dict[str, Tensor]:
         """The task's losses of a pass, as `losses` gives them."""

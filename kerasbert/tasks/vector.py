@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.answers.vector import VectorKind, check_width, cosines, dense_names
+from kerasbert import registry
+from kerasbert.answers.vector import VectorKind, check_depths, check_width, cosines, dense_names
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
@@ -75,6 +76,12 @@ class Vector(TaskKind):
         """The layers behind the pooling, where they are the model's own."""
         own = held.get("options", {}).get("dense", ()) if held.get("kind") == self.name else ()
         return dense_names(self.options) if list(own) == list(self.options["dense"]) else ()
+
+    def begun(self, task, encoder, head):
+        if self.options["depths"]:
+            registry.family_of(encoder).needs_blocks("its layers cannot be left out: leave --depths out")
+            check_depths(self.options, encoder.spec.blocks.layers)
+        return encoder
 
     # Rows of a file
 
@@ -170,11 +177,20 @@ class Vector(TaskKind):
         vectors = unit(vectors) if self.options["normalize"] else vectors
         return {"vector": vectors[:, : self.options["dimensions"]] if self.options["dimensions"] else vectors}
 
+    def trained(self, model, outputs, inputs, training=False) -> Tensor:
+        """Vectors [B, H]; with `depths` [B, 1 + n, H], of the last layer and of these."""
+        last = model.logits(outputs, inputs, training=training)
+        if not self.options["depths"]:
+            return last
+        below = [{"sequence": model.encoder.at_layer(outputs, layer)} for layer in self.options["depths"]]
+        return ops.stack([last, *(model.logits(each, inputs, training=training) for each in below)], axis=1)
+
     def losses(self, task, logits, batch) -> dict[str, Tensor]:
         vectors, inputs = ops.cast(logits, "float32"), batch["label_weight"].shape[0]
         vectors = unit(vectors) if self.options["normalize"] else vectors
-        vectors = ops.reshape(vectors, (inputs, vectors.shape[0] // inputs, vectors.shape[1]))
-        return vector_losses.sums(self.options, vectors, batch)
+        vectors = ops.reshape(vectors, (inputs, vectors.shape[0] // inputs, *vectors.shape[1:]))
+        layers = [vectors] if len(vectors.shape) == 3 else [vectors[:, :, i] for i in range(vectors.shape[2])]
+        return vector_losses.of_layers(self.options, layers, batch)
 
     # Evaluation
 

@@ -1,7 +1,7 @@
 """What vectors learn from texts that belong together and from scores: a function a loss, and the rows that each wants."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasbert.errors import InputError, unknown
@@ -17,6 +17,7 @@ objectives = Module("kerasbert.objectives.base")
 contrastive = Module("kerasbert.objectives.contrastive")
 
 Sums = dict[str, Tensor]
+TEMPERATURE = 0.3  # T of what the layers below the last one learn of it
 SCORED = (
     "two texts and a score: the columns sentence1, sentence2 and score of --task sts, or those that --text-column, "
 )
@@ -112,6 +113,32 @@ def sums(options: Mapping[str, Any], vectors: Tensor, batch: Mapping[str, Tensor
         return loss.sums(vectors, batch, known)
     found = [loss.sums(unit(vectors[..., :d]), batch, known) for d in sorted(options["dims"], reverse=True)]
     return found[0] | {"label": sum(each["label"] for each in found)}
+
+
+def of_layers(options: Mapping[str, Any], layers: Sequence[Tensor], batch: Mapping[str, Tensor]) -> Sums:
+    """`sums` of the last layer's vectors, with what others learn to give the same (2D Matryoshka; Li et al., 2024, section 3).
+
+    The mean of the others' losses, and of each T KL(last || other), of softmax(vector / T), which the last does not learn from:
+    sentence-transformers' AdaptiveLayerLoss with all its weights 1.
+
+    Args:
+        layers: of the last and of the others, each [B, k, H].
+    """
+    last, *others = layers
+    found = sums(options, last, batch)
+    if not others:
+        return found
+    label = sum(sums(options, each, batch)["label"] for each in others) / len(others)
+    return found | {"label": found["label"] + label + sum(_apart(last, each, batch) for each in others)}
+
+
+def _apart(last: Tensor, other: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+    """The sum over inputs of T KL(last || other), a mean over the texts of each: [B, k, H], [B, k, H] -> scalar."""
+    wanted, logs = (ops.log_softmax(each / TEMPERATURE, axis=-1) for each in (ops.stop_gradient(last), other))
+    there = ops.cast(batch["label_texts"] >= 0, "float32")
+    each = ops.sum(ops.exp(wanted) * (wanted - logs), axis=-1) * there
+    means = ops.sum(each, axis=-1) / ops.maximum(ops.sum(there, axis=-1), 1.0)
+    return TEMPERATURE * ops.sum(means * batch["label_weight"])
 
 
 def unit(vectors: Tensor) -> Tensor:

@@ -290,6 +290,13 @@ class FinetuneConfig(LabelledConfig):
         read=lambda text: [int(each) for each in text.split(",")],
         python="The option `dims` of a task of vectors; its model answers with the first 64 by `task.dimensions`=64",
     )
+    depths: Sequence[int] | None = option(
+        None,
+        "of vectors: what these layers give is to be a vector too, as the last one's is: 4,2 (2D Matryoshka)",
+        metavar="N,N",
+        read=lambda text: [int(each) for each in text.split(",")],
+        python="The option `depths` of a task of vectors; `kerasbert-mobile prune --layers` leaves the layers above out",
+    )
     layers: str | None = option(
         None,
         "what the head reads: the last layer, embeddings, sum4 or concat4 of the last four, or a learnt mix of all",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasbert import registry
 from kerasbert import spec as specs
+from kerasbert.answers.vector import check_depths
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.data.dialects import default_reading
@@ -68,7 +69,8 @@ def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, 
             f"label_column is {config.label_column!r}, and a {found.name} has none: what it learns to write is text_b_column"
         )
     changes, options = parted(adversarial.parted(config.changes)[0])
-    said = {"prefix": config.prefix, "loss": config.loss, "dims": config.dims and list(config.dims)}
+    said = {"prefix": config.prefix, "loss": config.loss}
+    said |= {"dims": config.dims and list(config.dims), "depths": config.depths and list(config.depths)}
     options |= {name: value for name, value in said.items() if value is not None}
     changes |= {"lora.rank": config.lora} if config.lora else {}
     changes |= {"adapters.width": config.adapters} if config.adapters else {}
@@ -107,6 +109,8 @@ def check_start(model: str | os.PathLike, task: Task, changes: Mapping[str, Any]
         check_head(model, held, task)
     if "dense" in task.how.options:
         early_checks.check_vector(model, task.how.started(task, held))
+        if type(layers) is int:
+            check_depths(task.how.options, layers)
 
 
 def _check_spec(model: str | os.PathLike, changes: Mapping[str, Any]) -> None:

@@ -30,6 +30,8 @@ CASES = {
     "margin_mse": ("margin_mse", {}, 3, MARGINS, "MarginMSELoss", False),
     "matryoshka ranking": ("ranking", {"dims": DIMS}, 3, None, "MultipleNegativesRankingLoss", True),
     "matryoshka cosent": ("cosent", {"dims": DIMS}, 2, SCORES, "CoSENTLoss", True),
+    "2d ranking": ("ranking", {"dims": DIMS, "depths": [1]}, 3, None, "MultipleNegativesRankingLoss", True),
+    "2d cosent": ("cosent", {"dims": DIMS, "depths": [1]}, 2, SCORES, "CoSENTLoss", True),
 }
 
 
@@ -57,20 +59,24 @@ def their_loss(name, folder):
     ).train()
     *_, kind, matryoshka = CASES[name]
     loss = getattr(losses, kind)(model)
-    return model, losses.MatryoshkaLoss(model, loss, DIMS) if matryoshka else loss
+    loss = losses.MatryoshkaLoss(model, loss, DIMS) if matryoshka else loss
+    return model, losses.AdaptiveLayerLoss(model, loss) if "depths" in CASES[name][1] else loss
 
 
 @parity
-@pytest.mark.parametrize("name", often(CASES, "ranking", "matryoshka cosent"))
-def test_20_updates_lose_what_sentence_transformers_loses(name, tmp_path):
+@pytest.mark.parametrize("name", often(CASES, "ranking", "2d cosent"))
+def test_20_updates_lose_what_sentence_transformers_loses(name, tmp_path, monkeypatch):
     pytest.importorskip("sentence_transformers")
+    monkeypatch.setattr(
+        "random.sample", lambda layers, count: CASES[name][1]["depths"]
+    )  # theirs draws a layer below the last
     import tensorflow as tf
     import torch
 
     from kerasbert.tasks.model import TaskObjective
     from kerasbert.training.optimizers import AdamW
 
-    theirs.make("BertModel", SIZES).save_pretrained(tmp_path)
+    theirs.make("BertModel", SIZES | {"num_hidden_layers": 1 + ("depths" in CASES[name][1])}).save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join(tiny.tokenizer().vocabulary) + "\n")
     theirs.transformers().BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
     task, inputs, targets = setting(name)

@@ -33,7 +33,8 @@ def run(settings: dict) -> dict:
         encoder = kb.build(
             "bert/tiny",
             **tiny.SPEC
-            | {"blocks.layers": 1, "dropout": settings.get("dropout", 0.1), "embeddings.vocabulary": tokenizer.size},
+            | {"blocks.layers": settings.get("layers", 1), "dropout": settings.get("dropout", 0.1)}
+            | {"embeddings.vocabulary": tokenizer.size},
         )
         program = TaskObjective(encoder, task)
         optimizer = make_optimizer(TrainConfig(settings.get("steps", 3), 8, 1e-2, warmup=0))
