@@ -13,7 +13,7 @@ import numpy as np
 
 
 def main(name: str, folder: str | Path, out: str, families: list[str]) -> None:
-    """Write the weights after the updates, `family weight`.
+    """Write the weights after the updates, `FAMILY[:OBJECTIVE] weight`.
 
     Args:
         name: str, of the strategy. folder: where records are made. out: file.
@@ -47,7 +47,7 @@ def main(name: str, folder: str | Path, out: str, families: list[str]) -> None:
             batches = [subject.batch(program)] * 2
         for batch in batches:
             core.step(distribute({key: value.numpy() for key, value in batch.items()}, strategy))
-        found |= {f"{family} {name}": value for name, value in values(program.model).items()}
+        found |= {f"{asked} {name}": value for name, value in values(program.model).items()}
     np.savez(out, **found)
 
 

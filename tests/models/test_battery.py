@@ -11,6 +11,7 @@ from kerasbert.layers.block import Block
 from kerasbert.mobile import testing as journey
 from kerasbert.testing import battery
 from tests.models.cover import families
+from tests.objectives.learn import OTHERS
 from tests.support import forgotten, forked, often, shared
 
 
@@ -62,6 +63,7 @@ def test_every_model_makes_the_journey(name, folder):
 # two losses of two networks, two stacks, memory: of these kinds of step one in CI
 STEPS = ("electra", "t5", "transformer-xl")
 TRAINED = [name for name in battery.different("objective", "tokenizer") if registry.family(name).objective]
+TRAINED += [f"{family}:{objective}" for objective, family in OTHERS.items()]  # no family's own
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from kerasbert.classics.objectives.sentences import Sentences
 from kerasbert.classics.quick_thoughts import Neighbours
 from kerasbert.data import Records
 from kerasbert.objectives.base import Objective
+from kerasbert.objectives.seq2seq import TextToText
 from kerasbert.training.strategy import strategy as make_strategy
 from tests.objectives import books
 
@@ -55,13 +56,16 @@ OWN = {
 }
 # a choice among a row's sentences wants more of them than 64 tokens hold
 LENGTHS, SETTINGS = {"quick_thoughts": 256}, {"quick_thoughts": {"sentences": 16}}
+# objectives that no family has as its own -> the family that is trained with it
+OTHERS = {"recurrent_lm": "sa-lstm", "tsdae": "bert"}
 # losses whose targets are tokens of the text, or sentences of a row
 TOKENS = ("mlm", "sbo", "wso", "lm", "forward", "backward", "next", "previous", "context")
 
 
-def family_of(objective: str) -> registry.Family | None:
-    """The first family that is trained with it, or None."""
-    return next((family for family in registry.families().values() if family.objective == objective), None)
+def family_of(objective: str) -> registry.Family:
+    """The first family whose own it is, else the one of OTHERS."""
+    own = (family for family in registry.families().values() if family.objective == objective)
+    return next(own, None) or registry.family(OTHERS[objective])
 
 
 def run(objective: str, strategy: str, folder: Path) -> dict:
@@ -98,9 +102,8 @@ def run(objective: str, strategy: str, folder: Path) -> dict:
     if issubclass(kind, Sentences):
         entropy = of_sentences(kind, kind.settings_for(family.spec, SETTINGS.get(objective, {})), records)
     else:
-        entropy = (
-            Objective.baseline(records)["entropy"] if family.kind == "encoder" else of_written(kind, family, records)
-        )
+        written = family.kind != "encoder" or issubclass(kind, TextToText)
+        entropy = of_written(kind, family, records) if written else Objective.baseline(records)["entropy"]
     return {"entropy": entropy, "losses": losses}
 
 

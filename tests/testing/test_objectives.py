@@ -14,6 +14,7 @@ from kerasbert.objectives.bert import MaskedLMPretraining
 from kerasbert.objectives.causal import CausalLM
 from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens
 from kerasbert.testing import check_objective
+from tests.objectives.learn import OTHERS
 from tests.support import ROOT, forgotten, often
 
 PLUGIN = ROOT / "tests" / "plugins" / "left_to_right.py"
@@ -191,12 +192,11 @@ def test_without_a_mistake_it_passes(named, folder):
 
 # A text that is its own target is shown; BART leaves two thirds of it as they are
 SHOWN = {"sequence_autoencoder": 1.0, "structbert": 1.0, "infilling": 0.75}
-MODELS = {"recurrent_lm": "ulmfit"}
 
 
 @pytest.mark.parametrize("name", often(registry.shipped()["objectives"], "bert"))
 def test_ours_pass(name, tmp_path):
-    check_objective(name, tmp_path, model=MODELS.get(name, ""), shown=SHOWN.get(name, 0.1), replicas=1)
+    check_objective(name, tmp_path, model=OTHERS.get(name, ""), shown=SHOWN.get(name, 0.1), replicas=1)
 
 
 @pytest.mark.full
