@@ -108,8 +108,10 @@ class GraphMatcher(tf.Module):
         import tensorflow_text
 
         splits = codes.row_splits
+        # tensorflow-text takes U+0000 for the end of a text: another control character of one byte in its place
+        texts = codes.with_flat_values(tf.maximum(codes.flat_values, 1))
         found = tensorflow_text.regex_split_with_offsets(
-            tf.strings.unicode_encode(codes, "UTF-8"), self._pattern, self._pattern
+            tf.strings.unicode_encode(texts, "UTF-8"), self._pattern, self._pattern
         )
         forms = self._forms.lookup(found[0].flat_values)
         matches = tf.where(forms >= 0)[:, 0]

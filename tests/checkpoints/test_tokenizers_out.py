@@ -14,8 +14,7 @@ from kerasbert.text.added import AddedToken
 from kerasbert.text.wordpiece import SPECIALS
 from tests import tiny
 from tests.checkpoints.theirs import transformers as peer
-from tests.text.kinds import small_unigram
-from tests.text.test_added import with_added
+from tests.text.kinds import small_unigram, with_added
 
 transformers = pytest.fixture(scope="module")(peer)
 THEIRS = [

@@ -8,8 +8,7 @@ from kerasbert.text import save_hf
 from kerasbert.text.added import AddedToken
 from tests import tiny
 from tests.hostile import fuzz, mutations
-from tests.text.kinds import small_bpe, small_unigram
-from tests.text.test_added import with_added
+from tests.text.kinds import small_bpe, small_unigram, with_added
 
 FILES = [
     "wordpiece our tokenizer.json",

@@ -7,7 +7,9 @@ import sentencepiece
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from kerasbert.text import BytePairEncoding, Tokens, Unigram, load_tokenizer
-from kerasbert.text.bpe import SPECIALS
+from kerasbert.text.added import AddedToken
+from kerasbert.text.base import Tokenizer as Base
+from kerasbert.text.bpe import SPECIALS, MergeTokenizer
 from kerasbert.text.sentencepiece import write_model
 from kerasbert.text.train_bpe import train_bpe, train_word_bpe
 from kerasbert.text.train_unigram import train_unigram
@@ -34,6 +36,22 @@ def small_word_bpe() -> WordPairEncoding:
     """700 pieces; only some characters of each alphabet, so that there are unknown ones too."""
     text = ["".join(c for c in line if ord(c) < 0x180 or ord(c) % 64 == 0) for line in lines()]
     return train_word_bpe(text, 1000)
+
+
+def with_added(tokenizer: Base, tokens: list[AddedToken]) -> Base:
+    """The same with added tokens after its pieces."""
+    settings = tokenizer.settings() | {"added": tokens}
+    more = tuple(token.content for token in tokens if token.content not in tokenizer.vocabulary)
+    if isinstance(tokenizer, Unigram):
+        model = tokenizer.model
+        model = model._replace(
+            pieces=model.pieces + more,
+            scores=model.scores + (0.0,) * len(more),
+            types=model.types + (3,) * len(more),
+        )
+        return Unigram(model, **settings)
+    assets = [tokenizer.merges] if isinstance(tokenizer, MergeTokenizer) else []
+    return type(tokenizer)([*tokenizer.vocabulary, *more], *assets, **settings)
 
 
 def within_words_reference(tokenizer: WordPairEncoding) -> Tokenizer:

@@ -14,12 +14,12 @@ from tokenizers import Tokenizer as Theirs
 
 from kerasbert.errors import InputError
 from kerasbert.mobile.prune.trimming import keep
-from kerasbert.text import BytePairEncoding, Tokenizer, Unigram, WordPiece, load_tokenizer, save_hf
+from kerasbert.text import Tokenizer, WordPiece, load_tokenizer, save_hf
 from kerasbert.text.added import FLAGS, AddedToken
 from kerasbert.text.graph import graph_tokenizer
 from kerasbert.text.wordpiece import SPECIALS
 from tests.support import often
-from tests.text.kinds import small_bpe, small_unigram
+from tests.text.kinds import small_bpe, small_unigram, with_added
 from tests.text.saved import assert_it_loads_without_kerasbert
 
 CONTENTS = [
@@ -87,23 +87,6 @@ def plain(kind: str) -> Tokenizer:
     if "bpe" in kind:
         return small_bpe(kind == "bpe with prefix")
     return WordPiece([*SPECIALS, *PIECES, *("##" + piece for piece in PIECES)], lowercase=kind == "uncased")
-
-
-def with_added(tokenizer: Tokenizer, tokens: list[AddedToken]) -> Tokenizer:
-    """The same with added tokens after its pieces."""
-    settings = tokenizer.settings() | {"added": tokens}
-    more = tuple(token.content for token in tokens if token.content not in tokenizer.vocabulary)
-    if tokenizer.kind == "unigram":
-        model = tokenizer.model
-        model = model._replace(
-            pieces=model.pieces + more,
-            scores=model.scores + (0.0,) * len(more),
-            types=model.types + (3,) * len(more),
-        )
-        return Unigram(model, **settings)
-    if tokenizer.kind == "bpe":
-        return BytePairEncoding([*tokenizer.vocabulary, *more], tokenizer.merges, **settings)
-    return WordPiece([*tokenizer.vocabulary, *more], **settings)
 
 
 def drawn_tokens(draw: random.Random, tokenizer: Tokenizer) -> list[AddedToken]:
