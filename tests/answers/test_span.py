@@ -68,6 +68,76 @@ def test_the_best_span_by_hand():
     assert (short.text, short.alternatives) == ("b", ())
 
 
+def every_span(kind, rows, values, unanswerable, threshold):
+    """(start, end, probability) of all answers, best first, by trying every span of every window."""
+    context, found = rows[0].about.context, {}
+    for row, value in zip(rows, values):
+        window, logits = row.about, value.astype("float64")
+        for first in range(window.own.start, window.own.stop):
+            for last in range(first, min(first + kind.options["max_answer"], window.begin + window.count)):
+                a, b = (logits[window.place + at - window.begin, i] for i, at in enumerate((first, last)))
+                found[int(context.starts[first]), int(context.ends[last])] = a + b
+    if unanswerable:
+        found[0, 0] = min(float(value[row.about.null].astype("float64").sum()) for row, value in zip(rows, values))
+    order = sorted(found, key=lambda place: -found[place])
+    if unanswerable and len(order) > 1:
+        best = next(place for place in order if place != (0, 0))
+        first = (0, 0) if found[0, 0] - found[best] > threshold else best
+        order = [first, *(place for place in order if place != first)]
+    logs = np.array([found[place] for place in order])
+    shares = np.exp(logs - logs.max())
+    return [(*place, share) for place, share in zip(order, shares / shares.sum())]
+
+
+@pytest.mark.parametrize("scale", [1, 1000])
+@pytest.mark.parametrize("unanswerable", [False, True])
+def test_answers_are_those_of_trying_every_span(unanswerable, scale):
+    draw = np.random.default_rng(0)
+    for count, length, stride, longest, best in (
+        (1, 9, 3, 1, 1),
+        (3, 16, 9, 2, 2),
+        (8, 10, 2, 3, 5),
+        (29, 20, 5, 6, 3),
+    ):
+        threshold = scale * float(draw.normal())
+        options = {"stride": stride, "max_answer": longest, "n_best": best, "unanswerable": unanswerable}
+        kind = KIND.configured({**options, "null_threshold": threshold})
+        rows = kind.rows(words(), ("where", " ".join(draw.choice([*"abcdefgh"], count))), length)
+        for _ in range(5):
+            values = [scale * draw.normal(size=(row.length, 2)).astype("float32") for row in rows]
+            answer = kind.decode((), rows, values, ())
+            answers = [(each.start, each.end, each.score) for each in (answer, *answer.alternatives)]
+            expected = every_span(kind, rows, values, unanswerable, threshold)
+            assert len(answers) == min(best, len(expected))
+            np.testing.assert_allclose(answers, expected[:best], rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 2.0])
+@pytest.mark.parametrize(
+    ("gap", "off", "same"), [(0.02, 0.03, True), (0.02, -0.01, True), (0.5, 0.03, False), (0.5, 0.6, False)]
+)
+def test_answers_tie_within_the_rounding_of_the_file(threshold, gap, off, same):
+    """Of one context the best two are `gap` apart, and the file adds `off` to the second; elsewhere it is off by 0.02."""
+    kind = KIND.configured({"unanswerable": True, "max_answer": 1, "null_threshold": threshold})
+    rows = [kind.rows(words(), ("where", "a b c d"), 16)[0] for _ in range(40)]
+    own, place = np.random.default_rng(0).normal(size=(40, 4)), rows[0].about.place
+    own[:, 0] = 3 + np.arange(40) % 5
+    own[0] = 4, 1, 0, 0
+    expected = outputs(rows, np.zeros(4), np.zeros(4))
+    for value, starts in zip(expected, own):
+        value[place : place + 4, 0] = starts
+    expected[0][rows[0].about.null] = (4 - gap + threshold) / 2  # the empty answer, less its threshold, comes second
+    received = [
+        value + 0.02 * (-1) ** i * (np.arange(len(value)) == place)[:, None] for i, value in enumerate(expected)
+    ]
+    received[0] = expected[0].copy()
+    received[0][rows[0].about.null] += off / 2
+    changed = off > gap
+    owners = np.arange(40)
+    assert kind.agreement(expected, received, owners, rows) == pytest.approx(1 - changed / 40)
+    assert kind.agreement(expected, received, owners, rows, ties=True) == pytest.approx(1 - (changed and not same) / 40)
+
+
 def test_no_answer_wins_by_more_than_the_threshold():
     kind = KIND.configured({"unanswerable": True, "stride": 2, "max_answer": 1})
     rows = kind.rows(words(), ("where", "a b c d e"), 7)
