@@ -134,6 +134,8 @@ class _Candidates(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_If(self, node: ast.If | ast.While | ast.IfExp) -> None:
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return  # imports for annotations
         if not isinstance(node.test, ast.UnaryOp | ast.Compare | ast.BoolOp):
             self.replace(node.test, "not (\0)", "condition negated")
         self.generic_visit(node)

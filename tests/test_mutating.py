@@ -36,7 +36,13 @@ def test_slips(source, expected):
 
 @pytest.mark.parametrize(
     "source",
-    ['"""1 < 2"""', 'raise ValueError(f"{1 + 2}")', "@cache(1)\ndef f(a: 1) -> 2:\n    pass", 'x = f"{1 < 2}"'],
+    [
+        "if TYPE_CHECKING:\n    import x",
+        '"""1 < 2"""',
+        'raise ValueError(f"{1 + 2}")',
+        "@cache(1)\ndef f(a: 1) -> 2:\n    pass",
+        'x = f"{1 < 2}"',
+    ],
 )
 def test_what_is_no_behaviour_stays(source):
     assert changed(source) == set()

@@ -2,11 +2,12 @@
 
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 import pytest
 
-from kerasbert.answers.beam_search import _most, bits, key, search, searched
+from kerasbert.answers.beam_search import _adjusted, _drawn, _least, _most, bits, key, search, searched
 from kerasbert.answers.decoding import Decoding
 
 END = 0
@@ -86,3 +87,98 @@ def test_what_an_unfinished_text_may_become_at_best(early_stopping, penalty, mos
     """Its score is over a length to the penalty: the longest one where "never" waits for it and longer is better."""
     decoding = Decoding(max_new_tokens=8, beams=2, early_stopping=early_stopping, length_penalty=penalty)
     assert _most(decoding, 2) == pytest.approx(most)
+
+
+def gumbel(seed, row, at, size):
+    """What is added to each logit: -log(-log u) of u = (bits / 2 + 1/2) / 2^31."""
+    return [
+        -math.log(-math.log1p(-(int(each) // 2 + 0.5) / 2**31)) for each in bits(key(seed, row, at), np.arange(size))
+    ]
+
+
+@pytest.mark.parametrize("temperature", [None, 0.5, 2.0])
+@pytest.mark.parametrize("top_p", [None, 1.0, 0.05, 0.5, 0.9])
+@pytest.mark.parametrize("top_k", [None, 1, 3, 500])
+def test_a_token_is_drawn_among_the_likeliest(temperature, top_k, top_p):
+    """Logit + Gumbel noise is largest, of the `top_k`, of these as many as reach `top_p`; equal ones in their order."""
+    draw = np.random.default_rng(0)
+    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    settings = decoding(seed=7, **options if any(options.values()) else {"temperature": 1.0})
+    for row, (size, spread) in enumerate(itertools.product((5, 12, 1500), (0, 0.5, 3))):
+        logits = np.round(spread * draw.normal(size=size), 1).astype("float32")  # some are equal
+        x = logits / (temperature or 1.0)
+        order = np.argsort(-x, kind="stable")[:top_k].tolist()
+        shares, reached, allowed = np.exp(x[order] - x.max()), 0.0, []
+        for token, share in zip(order, shares / shares.sum()):
+            if top_p not in (None, 1.0) and reached >= top_p:
+                break
+            allowed.append(token)
+            reached += share
+        least = min(x[allowed])  # of equal ones all may be drawn
+        assert _least(x, settings) == least
+        for at in range(8 if size < 100 else 1):
+            noise = gumbel(7, row, at, size)
+            best = max((i for i in range(size) if x[i] >= least), key=lambda i: x[i] + noise[i])
+            assert _drawn(logits, settings, row, at) == best
+
+
+def test_what_may_not_be_written_is_found_by_reading_the_text():
+    """Tokens that repeat three tokens, end a bad word, come too early or are suppressed; the penalty of what occurs already."""
+    draw, size = np.random.default_rng(0), 6
+    settings = decoding(
+        max_new_tokens=9,
+        **{"no_repeat_ngram_size": 3, "bad_words_ids": ((2, 3), (4, 4, 1), (5,))},
+        **{"suppress_tokens": (3,), "begin_suppress_tokens": (1,), "min_new_tokens": 2, "repetition_penalty": 2.0},
+    )
+    for case in range(300):
+        begin, seen = case % 4, draw.integers(0, size, draw.integers(1, 12)).tolist()
+        x = draw.normal(size=size).astype("float32")
+        expected = [2 * each if i in seen and each < 0 else each / 2 if i in seen else each for i, each in enumerate(x)]
+        for token in range(size):
+            text = [*seen, token]
+            repeats = text[-3:] in [text[i : i + 3] for i in range(len(text) - 3)] and len(text) > 3
+            bad = any(
+                text[-len(word) :] == list(word) and len(word) < len(text) for word in settings.bad_words_ids
+            )  # a word alone is none, as in transformers
+            early = (token == END and begin < 2) or (token == 1 and begin == 0)
+            if repeats or bad or early or token == 3:
+                expected[token] = -math.inf
+        np.testing.assert_allclose(
+            _adjusted(x[None], [seen], begin, settings, END)[0], expected, rtol=1e-6, err_msg=str(seen)
+        )
+    for size in (1, 2):
+        found = _adjusted(np.zeros((1, 4), "float32"), [[1, 2, 1]], 5, decoding(no_repeat_ngram_size=size), END)[0]
+        assert np.flatnonzero(np.isinf(found)).tolist() == ([1, 2] if size == 1 else [2])
+
+
+class Covering:
+    """A network whose coverage of two tokens of a source says what was written: .6 more of one or of the other by each token."""
+
+    def __init__(self):
+        self.covered = np.zeros((1, 2))
+
+    def __call__(self, token_ids, column, origin):
+        self.covered = self.covered[origin] + 0.6 * np.eye(2)[token_ids % 2]
+        return FOLLOWS[token_ids], self.covered.astype("float32")
+
+
+@pytest.mark.parametrize("coverage", [0.0, 0.7])
+@pytest.mark.parametrize("length", [0.0, 1.0, -1.0])
+def test_many_beams_find_every_text_in_the_order_of_its_score(coverage, length):
+    """Wu et al. (2016, equation 14): log p / length^a + b sum log min(coverage, 1), the coverage before the last token."""
+    log, expected = np.log(np.exp(FOLLOWS) / np.exp(FOLLOWS).sum(-1, keepdims=True)), []
+    for count in (1, 2, 3):
+        for text in itertools.product(range(4), repeat=count):
+            if END not in text[:-1] and (text[-1] == END or count == 3):
+                path = [1, *text]
+                covered = 0.6 * np.eye(2)[np.array(path[:-1]) % 2].sum(0)
+                score = sum(log[a, b] for a, b in itertools.pairwise(path)) / count**length
+                expected.append((score + coverage * np.log(np.clip(covered, 1e-9, 1)).sum(), list(text)))
+    settings = decoding(
+        max_new_tokens=3, beams=60, num_return_sequences=60, length_penalty=length, coverage_penalty=coverage
+    )
+    found = searched(Covering(), [1], settings, end_id=END)
+    assert sorted(ids for ids, _ in found) == sorted(ids for _, ids in expected)
+    np.testing.assert_allclose([score for _, score in found], sorted((s for s, _ in expected), reverse=True), rtol=1e-5)
+    scores = {tuple(ids): score for score, ids in expected}
+    np.testing.assert_allclose([score for _, score in found], [scores[tuple(ids)] for ids, _ in found], rtol=1e-5)

@@ -129,6 +129,35 @@ def test_an_answer_is_json_and_a_line(case, monkeypatch):
         assert kind.blocks == (kind.name == "tags")
 
 
+def test_differences_are_those_of_all_numbers_that_both_have(case):
+    kind, _, _, drawn = case
+    if len({np.shape(value)[-1] for value in flat(drawn)}) > 1:
+        return
+    values = flat(drawn)
+    assert not kind.differences(values, values).any()
+    assert kind.differences(values, values).size == sum(value.size for value in values)
+    assert kind.differences([], []).size == 0
+    values = [value.astype("float64") for value in values]
+    values[0].flat[0] += 3
+    found = kind.differences([value.astype("float64") for value in flat(drawn)], values)
+    assert (found.max(), np.count_nonzero(found)) == (pytest.approx(3), 1)
+    if kind.per_token:  # a file's rows may end early
+        assert kind.differences(values, [value[:-1] for value in values]).size == found.size - len(values) * len(
+            values[0][0]
+        )
+
+
+def test_an_example_of_a_made_text_is_an_input(case):
+    kind, *_ = case
+    two = kind.name in ("choice", "span")
+    made = kind.example(("the cat", "a dog") if two else "the cat sees")
+    names = ("first", "second")[: 1 + two]
+    rows = kind.rows(tiny.tokenizer(), kind.parts(made, names, "x"), 40)
+    assert rows
+    row = {"first": "a", "second": "b"}
+    assert kind.joined(names, row) is row
+
+
 def ranked(answer):
     """Lists of the probabilities of what an answer ranks."""
     if isinstance(answer, span.Span):

@@ -7,9 +7,20 @@ import pytest
 
 from kerasbert import answers, inputs
 from kerasbert.answers import Vector
-from kerasbert.answers.vector import DOCUMENT, QUERY, Hit, Index, cosines
+from kerasbert.answers.vector import (
+    DOCUMENT,
+    QUERY,
+    Hit,
+    Index,
+    check_dense,
+    check_width,
+    cosines,
+    prompt_tokens,
+    quantized,
+)
 from kerasbert.errors import InputError
 from tests import tiny
+from tests.text.kinds import small_word_bpe
 
 KIND = answers.find("vector")
 PROMPTS = {"prompts": {"query": "the ", "none": ""}, "prompt_name": "query"}
@@ -80,6 +91,56 @@ def test_negatives_stand_behind_the_positive_in_the_order_of_their_columns():
     plain = {"anchor": "a", "positive": "p", "negative note": "n"}
     assert kind.joined(names, plain) is plain
     assert KIND.joined(names, row) is row  # no loss ranks
+
+
+@pytest.mark.parametrize("number", [*range(5)])
+def test_numbers_at_the_edge_of_what_they_may_be(number):
+    """The least that is right is taken, one less (or more) is refused: `dims`, `dimensions`, widths, prompts' tokens."""
+    right, wrong, message = [
+        (
+            lambda: check_width({"dims": [8, 4], "dimensions": 8}, 8),
+            lambda: check_width({"dims": [9, 4], "dimensions": 0}, 8),
+            "dims are",
+        ),
+        (
+            lambda: check_width({"dims": [], "dimensions": 8}, 8),
+            lambda: check_width({"dims": [], "dimensions": 9}, 8),
+            "dimensions is 9",
+        ),
+        (lambda: check_dense(dense(1)), lambda: check_dense(dense(0)), "dense has"),
+        (lambda: KIND.configured({"dims": (1, 2)}), lambda: KIND.configured({"dims": (0, 2)}), "dims must be"),
+        (
+            lambda: KIND.configured({"scale": 0.0, "margin": 0.0}),
+            lambda: KIND.configured({"margin": -0.1}),
+            "margin must be",
+        ),
+    ][number]
+    right()
+    with pytest.raises(InputError, match=message):
+        wrong()
+
+
+def dense(width):
+    return {"width": width, "activation": "", "bias": True}
+
+
+def test_how_many_tokens_a_prompt_is():
+    """With what a row begins with, without what it ends with; one that ends without a special token has all."""
+    bert, gpt = tiny.tokenizer(), small_word_bpe()
+    prompts = {"query": "the cat ", "none": ""}
+    assert prompt_tokens(bert, prompts) == {"query": 3, "none": 1}
+    assert prompt_tokens(gpt, prompts) == {"query": len(gpt.encode("the cat ")), "none": 0}
+
+
+def test_int8_is_a_share_of_each_vectors_largest_number():
+    vectors = np.array([[1.0, -2, 0.5], [-4, 1, 0], [0, 0, 0], [0.25, 0.125, 0]], "float32")
+    expected = [[64, -127, 32], [-127, 32, 0], [0, 0, 0], [127, 64, 0]]  # half to even
+    assert quantized(vectors).tolist() == expected
+    assert (quantized(vectors).dtype, quantized(vectors[:0]).shape, quantized(vectors[0]).tolist()) == (
+        "int8",
+        (0, 3),
+        expected[0],
+    )
 
 
 def test_cosines_decoding_and_lines():
