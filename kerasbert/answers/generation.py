@@ -284,7 +284,7 @@ class GenerationKind(Kind):
 
     def cut(self, count, texts, longest, tense="are") -> str:
         said = super().cut(count, texts, longest, tense)
-        return said.replace("truncated", "truncated at their beginning", 1) if self.goes_on else said
+        return said.replace("truncated", "truncated at their beginning") if self.goes_on else said
 
     def told(self, rows: Sequence[Row]) -> list[str]:
         cut = sum(row.about.cut for row in rows)

@@ -42,6 +42,38 @@ def test_settings_that_make_no_sense(settings, message):
         Decoding(**settings)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"beams": 2, "early_stopping": value} for value in (None, False, True, "never")),
+        {"beams": 1, "temperature": 0.01, "top_k": 1, "top_p": 1, "num_return_sequences": 9},
+        {"beams": 2, "num_return_sequences": 2, "length_penalty": -3, "coverage_penalty": 0, "repetition_penalty": 0.1},
+        {"min_new_tokens": 8, "max_new_tokens": 9, "seed": 0, "no_repeat_ngram_size": 0},
+        {"min_new_tokens": 0, "max_new_tokens": 1, "forced_bos_token_id": 0, "forced_eos_token_id": 0},
+        {"suppress_tokens": [0], "begin_suppress_tokens": (0,), "bad_words_ids": [[0], (0, 1)]},
+    ],
+)
+def test_settings_at_the_edge_are_taken(settings):
+    assert {name: getattr(Decoding(**settings), name) for name in settings} == settings
+    Decoding(**settings).check(2, 100)
+
+
+def test_what_is_forced_and_what_is_never_written():
+    plain = Decoding(max_new_tokens=5)
+    assert (plain.forced, plain.begin, plain.banned(0)) == ({}, 0, ((), ()))
+    both = Decoding(max_new_tokens=5, forced_bos_token_id=3, forced_eos_token_id=2)
+    assert (both.forced, both.begin) == ({0: 3, 4: 2}, 1)
+    assert Decoding(max_new_tokens=1, forced_bos_token_id=3, forced_eos_token_id=2).forced == {0: 3}  # it stands first
+    words = Decoding(suppress_tokens=[9, 4], bad_words_ids=[[7], [0], [5, 6], [1, 2, 3]])
+    assert words.banned(end_id=0) == ((4, 7, 9), ((5, 6), (1, 2, 3)))
+
+
+def test_what_a_model_just_can():
+    Decoding(forced_bos_token_id=6, suppress_tokens=[6], bad_words_ids=[[6]], max_new_tokens=2).check(7, 16, 15)
+    with pytest.raises(InputError, match="set max_new_tokens to 2"):
+        Decoding(max_new_tokens=3).check(7, 16, 15)
+
+
 def test_what_a_model_cannot_do():
     Decoding(beams=7, max_new_tokens=8).check(7, 16, 9)
     with pytest.raises(InputError, match="beams is 8, expected at most the vocabulary's 7 tokens"):

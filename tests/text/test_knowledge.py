@@ -57,6 +57,22 @@ def test_the_compact_form_is_the_graph():
     assert KnowledgeGraph.from_bytes(empty.to_bytes())("甲乙") == []
 
 
+@pytest.mark.parametrize("branches", [1, 2, knowledge.MOST_BRANCHES])
+def test_numbers_of_the_compact_form_are_read_up_to_their_edge(branches):
+    content = KnowledgeGraph(TRIPLES, branches=branches).to_bytes()
+    assert KnowledgeGraph.from_bytes(content).branches == branches
+    head, body = content.split(b"\n", 1)
+    *name, _, count, size = head.split(b" ")
+    numbers = [(0, int(count), int(size)), (knowledge.MOST_BRANCHES + 1, int(count), int(size))]
+    numbers += [(branches, int(count) + more, int(size) + other) for more, other in ((1, 0), (-1, 0), (0, 1), (0, -1))]
+    for wrong in numbers:
+        with pytest.raises(InputError, match="^knowledge.bin is damaged"):
+            KnowledgeGraph.from_bytes(b" ".join([*name, *(b"%d" % each for each in wrong)]) + b"\n" + body)
+    for end in range(len(content)):
+        with pytest.raises(InputError, match="^knowledge.bin is damaged"):
+            KnowledgeGraph.from_bytes(content[:end])
+
+
 @pytest.mark.parametrize("triple", [("a\tb", "c", "d"), ("ab", "c"), ("ab", "c", ""), ("ab", "c", "d" * 1001)])
 def test_triples_that_no_file_could_hold_are_refused(triple):
     with pytest.raises(InputError, match="^triple 1 has "):
