@@ -110,3 +110,21 @@ def test_odd_values_never_crash(key):
     for value in (None, "x", [], {}, -1, 0, 1.5, True, [1, 2], 10**30):
         with contextlib.suppress(InputError):
             spec(**{key: value})
+
+
+def test_languages_are_numbered_from_0_without_a_gap():
+    assert configs.languages({"lang2id": {"fr": 1, "en": 0}}) == {"en": 0, "fr": 1}
+    assert [*configs.languages({"lang2id": {"fr": 1, "en": 0}})] == ["en", "fr"]
+    assert [configs.languages(each) for each in ({}, {"lang2id": None}, {"lang2id": {}})] == [None] * 3
+    for wrong in (
+        {"en": 1},
+        {"en": 0, "fr": 2},
+        {"en": 0, "fr": 0},
+        {"en": 0, "fr": True},
+        {"en": "0"},
+        {"en": 0.0},
+        ["en"],
+        "en",
+    ):
+        with pytest.raises(InputError, match="lang2id must number languages from 0, each its own, without a gap"):
+            configs.languages({"lang2id": wrong})

@@ -156,6 +156,25 @@ def test_a_damaged_text_is_one_line(tmp_path, name):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_a_header_may_claim_the_shortest_rows_that_a_file_can_hold(tmp_path, width):
+    """A letter, and a blank and a digit for each number: one row more cannot be there."""
+    rows = b"".join(bytes([97 + i]) + b" 1" * width + b"\n" for i in range(26))
+
+    def claimed(words):
+        (tmp_path / "a.vec").write_bytes(b"%d %d\n" % (words, width) + rows)
+        return read_vectors(tmp_path / "a.vec")
+
+    assert claimed(26).table.shape == (26, width)
+    held = (tmp_path / "a.vec").stat().st_size
+    most = (held + 2) // (2 * width + 2)  # the header's own bytes may be rows
+    for words in range(27, most + 1):
+        with pytest.raises(InputError, match=f"says {words} words, and 26 follow"):
+            claimed(words)
+    with pytest.raises(InputError, match=f"numbers, and it has {held} bytes. Copy it again"):
+        claimed(most + 1)
+
+
 def binary(words=2, width=2, names=("a", "b")) -> bytes:
     rows = b"".join(name.encode() + b" " + struct.pack(f"<{width}f", *range(width)) for name in names)
     return f"{words} {width}\n".encode() + rows

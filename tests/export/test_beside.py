@@ -112,6 +112,26 @@ def served_check(folder, capsys):
     (folder / beside.WARM_UP).write_bytes(records)
 
 
+def test_files_that_differ_from_their_sums_and_operators_are_read_without_ours(tmp_path):
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    for name in ("same", "other"):
+        (tmp_path / name).write_text(name)
+    sums = [f"{hashlib.sha256(name.encode()).hexdigest()}  {name}\n" for name in ("same", "gone", "another")]
+    (tmp_path / serve_check.SUMS).write_text("".join(sums).replace("another", "other"))
+    assert [*serve_check.differing(tmp_path)] == [("gone", False), ("other", True)]
+    assert serve_check.damaged(tmp_path) == ["gone is missing", "other is not what was exported (sha256)"]
+    model = SavedModel()
+    graph = model.meta_graphs.add().graph_def
+    graph.node.add(name="x", op="Placeholder")
+    graph.node.add(name="call", op="__inference_f_1")
+    function = graph.library.function.add()
+    function.signature.name = "__inference_f_1"
+    function.node_def.add(name="y", op="AddV2")
+    (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
+    assert serve_check.operators(tmp_path) == {"Placeholder", "AddV2"}
+
+
 def test_an_answer_that_differs_is_named():
     wanted = np.array([[0.5, 0.25]], "float32")
     assert serve_check.differs("score", wanted, wanted + 5e-5) == ""

@@ -130,6 +130,19 @@ def test_scores_are_the_formula(memory, last):
     np.testing.assert_allclose(found[seen], expected[seen], atol=1e-5)
 
 
+@pytest.mark.parametrize("use_bias", [False, True])
+def test_weights_are_those_of_the_docstring(use_bias):
+    """H*N*D of five maps, of which `use_bias` is of four, and u and v; the output has H numbers."""
+    made = RelativeAttention(heads=2, head_size=3, use_bias=use_bias)
+    made.build((None, None, 4))
+    names = ["query", "key", "value", "output", "position"]
+    shapes = {f"{name}/kernel": (6, 4) if name == "output" else (4, 6) for name in names}
+    shapes |= {f"{name}/bias": (4,) if name == "output" else (6,) for name in names[:4] if use_bias}
+    shapes |= {"content_bias": (2, 3), "position_bias": (2, 3)}
+    found = {weight.path.split("/", 1)[1]: tuple(weight.shape) for weight in made.trainable_weights}
+    assert found == shapes
+
+
 def test_shared_biases_are_not_made_again():
     one = RelativeAttention(heads=2, head_size=3, use_bias=False)
     one.build((None, None, 4))

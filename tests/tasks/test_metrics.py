@@ -8,8 +8,8 @@ from scipy import stats
 from sklearn import metrics as theirs
 
 from kerasbert.answers.base import softmax
-from kerasbert.tasks import metrics
-from kerasbert.tasks.base import Task, find
+from kerasbert.tasks import classification, metrics, multi_label, regression
+from kerasbert.tasks.base import Task
 
 EXACT = {"rel": 0, "abs": 1e-12}
 
@@ -43,7 +43,7 @@ def with_warnings(function, *arguments, **settings):
 
 
 def test_metrics_of_labels_equal_scikit_learns():
-    kind = find("classification")
+    kind = classification.KIND
     for logits, targets in cases():
         labels, predicted = list(range(logits.shape[1])), logits.argmax(-1)
         found = kind.metrics(task(len(labels)), logits, targets)
@@ -61,7 +61,7 @@ def test_metrics_of_labels_equal_scikit_learns():
 
 
 def test_what_is_told_of_each_label_equals_scikit_learns():
-    kind = find("classification")
+    kind = classification.KIND
     for logits, targets in cases():
         labels, predicted = list(range(logits.shape[1])), logits.argmax(-1)
         found = kind.details(task(len(labels)), logits, targets)
@@ -82,14 +82,14 @@ def test_roc_auc_of_several_labels_is_one_against_the_rest():
     draw = np.random.default_rng(1)
     for labels in (2, 3, 5):
         logits, targets = draw.normal(size=(50, labels)).astype("float32"), np.arange(50) % labels
-        found = find("classification").metrics(task(labels, "roc_auc"), logits, targets)["roc_auc"]
+        found = classification.KIND.metrics(task(labels, "roc_auc"), logits, targets)["roc_auc"]
         scores = softmax(logits.astype("float64"))
         scores, settings = (scores[:, 1], {}) if labels == 2 else (scores, {"multi_class": "ovr"})
         assert found == pytest.approx(theirs.roc_auc_score(targets, scores, **settings), **EXACT)
 
 
 def test_correlations_equal_scipys():
-    draw, kind = np.random.default_rng(2), find("regression")
+    draw, kind = np.random.default_rng(2), regression.KIND
     for number in range(40):
         rows = int(draw.integers(2, 50))
         x, y = (draw.integers(0, 5, rows) if number % 2 else draw.normal(size=rows) for _ in range(2))
@@ -106,21 +106,21 @@ def test_correlations_equal_scipys():
 
 def test_constant_answers_give_0_and_no_warning():
     targets = np.array([0, 1, 1, 0])
-    found = find("classification").metrics(task(2), np.zeros((4, 2), "float32"), targets)
+    found = classification.KIND.metrics(task(2), np.zeros((4, 2), "float32"), targets)
     assert (found["f1_positive"], found["matthews"], found["roc_auc"]) == (0, 0, 0.5)
-    alone = find("classification").metrics(task(2), np.zeros((4, 2), "float32"), np.zeros(4, int))
+    alone = classification.KIND.metrics(task(2), np.zeros((4, 2), "float32"), np.zeros(4, int))
     assert (alone["matthews"], alone["roc_auc"], alone["f1_positive"]) == (0, 0, 0)
     assert metrics.pearson(np.full(10, 0.1), np.arange(10)) == 0.0  # the mean of ten 0.1 is not 0.1
     assert metrics.spearman(np.arange(3), np.ones(3)) == 0.0
     for rows in (targets, np.zeros(4)):
-        found = find("regression").metrics(Task("t", kind="regression"), np.full(4, 0.1, "float32"), rows)
+        found = regression.KIND.metrics(Task("t", kind="regression"), np.full(4, 0.1, "float32"), rows)
         assert (found["pearson"], found["spearman"]) == (0, 0)
-    no = find("multi_label").metrics(Task("t", kind="multi_label"), np.full((4, 3), -1.0), np.zeros((4, 3)))
+    no = multi_label.KIND.metrics(Task("t", kind="multi_label"), np.full((4, 3), -1.0), np.zeros((4, 3)))
     assert (no["f1_micro"], no["f1_macro"], no["exact_match"]) == (0, 0, 1)
 
 
 def test_metrics_of_several_labels_equal_scikit_learns():
-    kind, draw = find("multi_label"), np.random.default_rng(3)
+    kind, draw = multi_label.KIND, np.random.default_rng(3)
     for number in range(30):
         labels, rows = int(draw.integers(1, 6)), int(draw.integers(2, 40))
         logits = draw.normal(size=(rows, labels)).astype("float32")

@@ -4,17 +4,14 @@ import pytest
 
 from kerasbert.errors import InputError
 from kerasbert.text.hf_spm import fairseq_order, sentencepiece_order, with_mask
-from kerasbert.text.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN
+from kerasbert.text.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, Model
 from kerasbert.text.unigram import BERT
-from tests.text.kinds import small_unigram
 
 
 def model(pieces, types=None):
     """A model whose scores are all different."""
     types = types or (NORMAL,) * len(pieces)
-    return small_unigram().model._replace(
-        pieces=tuple(pieces), scores=tuple(-0.5 * i for i in range(len(pieces))), types=tuple(types)
-    )
+    return Model(tuple(pieces), tuple(-0.5 * i for i in range(len(pieces))), tuple(types))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 9])
