@@ -143,8 +143,9 @@ def with_table(text: str) -> str:
 def module_of(family: str) -> str:
     """The module that registers a family of ours."""
     declared = re.compile(rf'register\([^"]*"{family}"')
-    (found,) = (path for path in (ROOT / "kerasbert/models").glob("*.py") if declared.search(path.read_text()))
-    return f"kerasbert.models.{found.stem}"
+    places = [*(ROOT / "kerasbert/models").glob("*.py"), *(ROOT / "kerasbert/classics").glob("*.py")]
+    (found,) = (path for path in places if declared.search(path.read_text()))
+    return f"kerasbert.{found.parent.name}.{found.stem}"
 
 
 def _ours(value: Any) -> bool:
