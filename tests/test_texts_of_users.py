@@ -221,6 +221,7 @@ OTHER = {  # lists of something else, or where one str means another thing
     "finetune.callbacks",
     "finetune_tasks.callbacks",
     "finetune_tasks.tasks",  # pairs of a task and its data
+    "load.labels",  # one str is names with commas between them
     "grid.grid",  # values of options
     "predict.model",  # one is a model by itself, several answer together
     "pretrain.phases",

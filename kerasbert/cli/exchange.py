@@ -12,22 +12,10 @@ from kerasbert.table import shipped
 
 
 def _import(options: argparse.Namespace) -> None:
-    if options.base and (options.dry_run or not options.out):
-        raise InputError("--base joins an adapter with its model, which needs --out RUN")
     if not options.dry_run and not options.out:
         raise InputError("import needs --out RUN, or --dry-run to see what would go where")
-    if options.base and options.graph:
-        raise InputError("--graph is of a whole checkpoint: join the adapter first, then finetune --graph FILE")
     if options.base:
-        from kerasbert.checkpoints import source
-
-        check_read(options, "overwrite")
-        source.check(options.base)
-        source.check_adapter(options.path)
-        from kerasbert.tasks.load import load, save
-
-        save(load(options.path, base=options.base), options.out, overwrite=options.overwrite)
-        _came_in(options.out)
+        _join(options)
         return
     if options.model and "/" in options.model:
         registry.check_name("model", options.model)
@@ -53,6 +41,23 @@ def _import(options: argparse.Namespace) -> None:
     print(made)
     if not made.fits:
         raise made.problems(options.path)
+
+
+def _join(options: argparse.Namespace) -> None:
+    """An adapter and the model that it adapts, as one model directory."""
+    if options.dry_run:
+        raise InputError("--base joins an adapter with its model, which needs --out RUN: leave --dry-run out")
+    if options.graph:
+        raise InputError("--graph is of a whole checkpoint: join the adapter first, then finetune --graph FILE")
+    from kerasbert.checkpoints import source
+
+    check_read(options, "overwrite")
+    source.check(options.base)
+    source.check_adapter(options.path)
+    from kerasbert.tasks.load import load, save
+
+    save(load(options.path, base=options.base), options.out, overwrite=options.overwrite)
+    _came_in(options.out)
 
 
 def _came_in(out: str) -> None:

@@ -108,13 +108,12 @@ def label_names_of(model: str, names: str | None) -> list[str] | None:
     """The names of --label-names; None where they are not given.
 
     Raises:
-        InputError: they are of another model than a `.keras` file, or one is empty or there twice.
+        InputError: they are of another model than a `.keras` file, or wrong (`tasks.labels.names_of`).
     """
     if names is None:
         return None
     if not model.endswith(".keras"):
         raise InputError(f"--label-names are of a .keras file, which has none, and {model} has its own: leave them out")
-    found = [name.strip() for name in names.split(",")]
-    if not all(found) or len(set(found)) < len(found):
-        raise InputError(f"--label-names {names!r}: expected different names, with commas between")
-    return found
+    from kerasbert.tasks.labels import names_of
+
+    return names_of(names)

@@ -107,7 +107,7 @@ def _fits(text: str | None, results: Sequence[Mapping[str, Any]]) -> bool:
         start, end, own = value.get("start"), value.get("end"), value.get("text")
         if text is None or type(start) is not int or type(end) is not int or not 0 <= start < end <= len(units) // 2:
             return False
-        there = (text[start:end], units[2 * start : 2 * end].decode("utf-16-le", "replace"))
+        there = (text[start:end], units[2 * start : 2 * end].decode("utf-16-le", "surrogatepass"))
         if isinstance(own, str) and not any(same(each, own) for each in there):
             return False
     return True

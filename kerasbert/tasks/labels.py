@@ -119,6 +119,18 @@ def ordered(values: Collection[str]) -> list[str]:
         return sorted(values)
 
 
+def names_of(given: str | Sequence[str]) -> list[str]:
+    """Names of labels, one text with commas between or a list.
+
+    Raises:
+        InputError: one is empty or there twice.
+    """
+    found = [name.strip() for name in (given.split(",") if isinstance(given, str) else given)]
+    if not all(found) or len(set(found)) < len(found):
+        raise InputError(f"names of labels {', '.join(found)!r}: expected different names, with commas between")
+    return found
+
+
 def as_head(task: "Task", kept: Sequence[str]) -> "Task":
     """The task with the labels of a head that is kept, in its order, where the head has all of the task's; else as it is.
 

@@ -20,6 +20,7 @@ from kerasbert.storage import files
 from kerasbert.tasks import early_checks
 from kerasbert.tasks.adapted_models import in_bfloat16, load_on
 from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.labels import names_of
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task, task_of
 from kerasbert.text.base import Tokenizer
@@ -133,7 +134,7 @@ def load(
     base: str | os.PathLike | keras.Model | None = None,
     *,
     precision: str = "float32",
-    labels: Sequence[str] | None = None,
+    labels: str | Sequence[str] | None = None,
 ) -> keras.Model:
     """The model of a directory, with `.tokenizer`, `.labels` and `.spec`.
 
@@ -162,7 +163,7 @@ def load(
     if os.fspath(directory).endswith(".keras") and os.path.isfile(directory):
         model = _of_keras(directory)
         if labels is not None:
-            model.labels = list(labels)
+            model.labels = names_of(labels)
         return model
     if labels is not None:
         raise InputError(f"labels are of a .keras file, which has none, and {directory} has its own: leave them out")

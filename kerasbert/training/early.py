@@ -25,6 +25,7 @@ from kerasbert.storage.json_view import Json
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks import early_checks
 from kerasbert.tasks.early_checks import LARGEST, check_positions
+from kerasbert.tasks.labels import names_of
 from kerasbert.tasks.task import Task, find_task, split_files
 from kerasbert.text.knowledge import graph_of
 from kerasbert.training import adversarial, on_task, runs, splits
@@ -51,8 +52,7 @@ def parted(changes: Mapping[str, object] | None) -> tuple[dict[str, Any], dict[s
 
 def labels_of(names: Sequence[str] | None) -> dict[str, str]:
     """Numbers in files -> the names of labels, from 0."""
-    found = names.split(",") if isinstance(names, str) else names or ()
-    return {str(number): name.strip() for number, name in enumerate(found)}
+    return {str(number): name for number, name in enumerate(names_of(names) if names else ())}
 
 
 def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, Any]]:
