@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+import kerasbert as kb
 import kerasbert.cli
 import kerasbert.mobile.cli
 from kerasbert.cli.parser import failure
 from kerasbert.errors import InputError
 from kerasbert.storage import files
+from kerasbert.tasks.model import TaskModel
+from kerasbert.tasks.task import Task
 from tests import tiny
 
 COMMANDS = (  # and what of the output stays beside it: answers that the same command goes on with
@@ -35,6 +38,7 @@ COMMANDS = (  # and what of the output stays beside it: answers that the same co
     ("kerasbert lab sharing --seeds 2 --out {out}", "new/out"),
     ("kerasbert-mobile distill {model} --student half --data train.tsv --steps 1 --quiet --out {out}", "new/out"),
     ("kerasbert-mobile prune {model} --sparsity .5 --data train.tsv --steps 1 --quiet --out {out}", "new/out"),
+    ("kerasbert-mobile quantize-aware {wide} --data train.tsv --steps 1 --quiet --out {out}", "new/out"),
     ("kerasbert-mobile compress {model} --heads .5 --data train.tsv --out {out}.tflite", "new/out.tflite.plan"),
     ("kerasbert-mobile ledger {model} --data train.tsv --out {out}", ""),
 )
@@ -53,9 +57,21 @@ def room(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, old)
 
 
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A classifier with a matrix that int8 rounds; the others' models have none."""
+    spec = tiny.SPEC | {"feedforward.width": 64, "embeddings.vocabulary": tiny.tokenizer().size}
+    encoder = kb.build("bert/tiny", **spec)
+    encoder.tokenizer = tiny.tokenizer()
+    model = TaskModel(encoder, Task("mine", labels={"neg": "neg", "pos": "pos"}, length=16))
+    model.build()
+    kb.save(model, folder := tmp_path_factory.mktemp("wide") / "run")
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("line", "stays"), COMMANDS, ids=[line.partition(" --")[0] for line, _ in COMMANDS])
-def test_a_disk_that_fills_up(classifier, tmp_path, monkeypatch, capsys, line, stays):
+def test_a_disk_that_fills_up(classifier, wide, tmp_path, monkeypatch, capsys, line, stays):
     tiny.corpus(tmp_path / "corpus.txt", 60)
     tiny.labelled(tmp_path / "train.tsv", 300)
     (tmp_path / "good.txt").write_text("a good cat\na good dog\nthe good film\n")
@@ -63,7 +79,7 @@ def test_a_disk_that_fills_up(classifier, tmp_path, monkeypatch, capsys, line, s
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "thesis.txt").write_text("mine")
     monkeypatch.chdir(tmp_path)
-    program, *words = line.format(model=classifier, out=tmp_path / "there" / "new" / "out").split()
+    program, *words = line.format(model=classifier, wide=wide, out=tmp_path / "there" / "new" / "out").split()
     with room(ROOM):
         status = (kerasbert.mobile.cli if program == "kerasbert-mobile" else kerasbert.cli).main(words)
     told = [said for said in capsys.readouterr().err.splitlines() if said.startswith("error: ")]
