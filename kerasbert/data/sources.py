@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert.data import dialects, hints, reading
+from kerasbert.data import dialects, hints, nested, reading
 from kerasbert.data.reading import line_lists, numbered_lines, plain_name, text_chunks
 from kerasbert.errors import InputError, no_file
 from kerasbert.inputs import listed
@@ -275,7 +275,8 @@ def _object_rows(
     path: str | os.PathLike, kind: str, columns: Sequence[str], encoding: str | None
 ) -> Iterator[NumberedRow]:
     """`objects` of a table, each with a value in all of `columns`."""
-    for line, row in objects(path, kind, encoding):
+    within = nested.rows_within(path, columns, encoding) if kind == "jsonl" else None
+    for line, row in objects(path, kind, encoding) if within is None else within:
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {line}: a {type(row).__name__}, expected an object such as {{...}}")
         for column in columns:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kerasbert.data import nested
 from kerasbert.data.dialects import say
 from kerasbert.data.reading import plain_name, whole
 from kerasbert.data.sources import NumberedRow, check_files, file_format, objects
@@ -167,6 +168,9 @@ def of_file(path: Path, rows: Iterator[tuple[int, Any]], task: Task) -> list[Num
     if len(held) == 1 and isinstance(held[0][1], Mapping) and isinstance(held[0][1].get("annotations"), list):
         only = held[0][1]
         held = held if format_of(only) else list(enumerate((row for row in only["annotations"] if row), 1))
+    elif len(held) == 1 and format_of(only := held[0][1]) is None:
+        name = nested.field_of(path, only, (task.text, *(words for words, _ in COLUMNS)))
+        held = held if name is None else list(enumerate(only[name], 1))
     return rows_of(path, held, task)
 
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from kerasbert.data import reading, sources
+from kerasbert.data import dialects, reading, sources
 from kerasbert.data.sources import read_documents, read_table
 from kerasbert.errors import InputError
 
@@ -116,7 +116,12 @@ def test_bad_corpora(tmp_path):
             "its lines end in carriage returns alone: pass --delimiter tab",
         ),
         ("a.jsonl", '{"id": 1, "doc": {"text": "a film"}}\n', "'doc' holds a field of that name: take it out"),
-        ("a.json", '{"data": [{"text": "a film"}]}', "'data' holds rows: write them alone, an object a line"),
+        ("a.jsonl", '{"data": [{"text": "a film"}]}', "'data' holds rows: write them alone, an object a line"),
+        (
+            "a.json",
+            '{"a": [{"text": "x"}],\n "b": [{"text": "y"}]}',
+            "a.json holds rows in 'a' and in 'b': write those that",
+        ),
         ("a.json", '[{"data": {"text": "x"}, "annotations": []}]', "It is an export of Label Studio.*: export CSV"),
     ],
 )
@@ -125,6 +130,39 @@ def test_a_table_without_the_column_says_what_it_looks_like(tmp_path, name, cont
     path.write_bytes(content.encode())
     with pytest.raises(InputError, match=told):
         list(sources.table_rows(path, sources.file_format(path), ["text", "label"] if "tsv" in name else ["text"]))
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        ('{"version": 1,\n "data": [\n  {"text": "a"},\n  {"text":\n "b"}]}', [3, 4]),
+        ('{"data": [{"text": "a"}, {"text": "b"}], "note": ["data"]}', [1, 1]),
+        ('{"more": {"data": []},\n"data": [{"text": "a"},\n{"text": "b"}]}', [2, 3]),
+        ('{"r\\u00e4te": [{"text": "a"},\n{"text": "b"}]}', [1, 1]),  # escapes: where it stands is not looked for
+    ],
+)
+def test_rows_within_one_object_of_json(tmp_path, content, lines, capsys):
+    """`{"data": [...]}` over several lines was no json."""
+    dialects.say.cache_clear()
+    path = tmp_path / "a.json"
+    path.write_text(content, "utf-8")
+    rows = sources.numbered_table(path, columns=["text"])
+    assert rows == [(lines[0], {"text": "a"}), (lines[1], {"text": "b"})]
+    assert list(read_documents(path)) == [["a"], ["b"]]
+    name = "räte" if "u00e4" in content else "data"
+    assert capsys.readouterr().err == f"{path}: the rows are those of {name!r}\n"
+
+
+def test_lines_of_json_with_lists_of_objects_are_rows_themselves(tmp_path):
+    line = '{"text": "a", "data": [{"text": "b"}]}'
+    (tmp_path / "one.json").write_text(line)
+    (tmp_path / "two.json").write_text(f"{line}\n{line}\n")
+    assert len(sources.numbered_table(tmp_path / "one.json", columns=["text"])) == 1
+    assert len(sources.numbered_table(tmp_path / "two.json", columns=["text"])) == 2
+    with pytest.raises(
+        InputError, match=r"two\.json, line 1 has no column 'label'.*'data' holds rows: write them alone"
+    ):
+        sources.numbered_table(tmp_path / "two.json", columns=["label"])
 
 
 def test_lines_of_json_are_read_whatever_the_name(tmp_path):

@@ -86,6 +86,12 @@ def test_every_tool_gives_the_same_words_and_tags(tmp_path, name, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_rows_of_entities_within_one_object(tmp_path, capsys):
+    path = written(tmp_path, "a.json", json.dumps({"data": [{"text": TEXT, "entities": NAMED}]}, indent=1))
+    assert tags(path) == [TAGS]
+    assert capsys.readouterr().err == f"{path}: the rows are those of 'data'\n"
+
+
 def test_tuples_of_spacy_and_named_columns(tmp_path):
     assert tags(in_memory([(TEXT, {"entities": [tuple(span) for span in SPANS]}), ("no", {})])) == [TAGS, ["O"]]
     named = find_task("ner", text="body", label="spans")
