@@ -25,6 +25,7 @@ DELIMITERS = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
 SPELLED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 HEAD = 2**16  # characters by which a delimiter is found
 SEP = re.compile(r'"?sep=(.)"?[,;\t|]*', re.IGNORECASE)  # Excel's first line
+QUOTED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')  # a cell with quotes around it, and those within it doubled
 UNENDED = "unexpected end of data"  # of the csv module, about a quote that is still open
 Numbered = Iterator[tuple[int, list[str]]]
 
@@ -140,8 +141,22 @@ def fields(
         InputError: quoting that is broken, a file that two delimiters read alike.
     """
     if kind == "tsv":
-        return ((number, line.split("\t")) for number, line in numbered_lines(path, encoding) if line)
+        return _tsv_fields(path, encoding)
     return _csv_fields(path, _look(path, columns, names, encoding), encoding)
+
+
+def _tsv_fields(path: str | os.PathLike, encoding: str | None) -> Numbered:
+    quoted = 0
+    for number, line in numbered_lines(path, encoding):
+        if line:
+            cells = line.split("\t")
+            quoted += '""' in line and any(map(QUOTED.fullmatch, cells))
+            yield number, cells
+    if quoted:
+        say(
+            f"{path}: cells of {quoted} rows are quoted as in a csv, and a tsv has no quoting: the quotes are text. "
+            "--delimiter tab takes them off"
+        )
 
 
 def delimiter_of(path: str | os.PathLike, columns: Sequence[str]) -> str:

@@ -37,6 +37,8 @@ def no_column(where: str, column: str, names: Iterable[str], kind: str = "") -> 
         return f"{where} no column {column!r}. It has none"
     if kind == "tsv" and any("\r" in name for name in names):
         return f"{where} no column {column!r}: {RETURNS}"
+    if kind == "tsv" and all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):
+        return f"{where} no column {column!r}: its cells are quoted, and a tsv has no quoting: pass --delimiter tab"
     apart = [each for each in DELIMITERS if each in names[0]] if kind == "tsv" and len(names) == 1 else []
     best = None if apart else nearest(column, names)
     hint = f" Nearest: {best!r}." if best else ""

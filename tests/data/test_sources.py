@@ -115,6 +115,11 @@ def test_bad_corpora(tmp_path):
             "text\tlabel\ra film\tpos\rb\tneg\r",
             "its lines end in carriage returns alone: pass --delimiter tab",
         ),
+        (
+            "a.tsv",
+            '"text"\t"label"\n"a film"\t"pos"\n',
+            "its cells are quoted, and a tsv has no quoting: pass --delimiter tab",
+        ),
         ("a.jsonl", '{"id": 1, "doc": {"text": "a film"}}\n', "'doc' holds a field of that name: take it out"),
         ("a.jsonl", '{"data": [{"text": "a film"}]}', "'data' holds rows: write them alone, an object a line"),
         (
@@ -130,6 +135,22 @@ def test_a_table_without_the_column_says_what_it_looks_like(tmp_path, name, cont
     path.write_bytes(content.encode())
     with pytest.raises(InputError, match=told):
         list(sources.table_rows(path, sources.file_format(path), ["text", "label"] if "tsv" in name else ["text"]))
+
+
+def test_cells_of_a_tsv_that_are_quoted_as_of_a_csv_are_told(tmp_path, capsys):
+    """pandas quotes what holds a quote, in a tsv too; GLUE's quotes are ordinary characters."""
+    dialects.say.cache_clear()
+    path = tmp_path / "a.tsv"
+    path.write_text('text\tlabel\n"He said ""no"""\tx\n"no"\ty\nhe ""said"" no\ty\n""\ty\n', "utf-8")
+    rows = sources.numbered_table(path, columns=["text"])
+    assert [row["text"] for _, row in rows] == ['"He said ""no"""', '"no"', 'he ""said"" no', '""']
+    assert capsys.readouterr().err == (
+        f"{path}: cells of 1 rows are quoted as in a csv, and a tsv has no quoting: the quotes are text. "
+        "--delimiter tab takes them off\n"
+    )
+    with dialects.default_reading({"delimiter": "tab"}):
+        rows = sources.numbered_table(path, columns=["text"])
+    assert [row["text"] for _, row in rows] == ['He said "no"', "no", 'he ""said"" no', ""]
 
 
 @pytest.mark.parametrize(
