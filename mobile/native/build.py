@@ -130,7 +130,7 @@ def package(
         about: what `--help` says.
         write: of the place and of whether it is overwritten.
         place: the help of --out.
-        told: what stands behind the size, with `{out}` for the place.
+        told: what stands behind the size, with `{out}` for the place as a shell and npm read it.
     """
     parser = argparse.ArgumentParser(prog=f"python -m kerasbert.mobile.native.{name}", description=about)
     parser.add_argument("--out", type=Path, required=True, help=place)
@@ -142,7 +142,8 @@ def package(
         print(f"error: {error}", file=sys.stderr)
         return 2
     files = [path for path in (out, *out.rglob("*")) if path.is_file()]
-    print(f"{out}: {sum(path.stat().st_size for path in files) / 1e3:.0f} kB{told.format(out=out)}")
+    place = shlex.quote(str(out) if out.is_absolute() else f"./{out}")  # npm takes a bare name from its registry
+    print(f"{out}: {sum(path.stat().st_size for path in files) / 1e3:.0f} kB{told.format(out=place)}")
     return 0
 
 
@@ -160,7 +161,11 @@ def main() -> int:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    where = "" if out == LIBRARY or out.suffix == ".wasm" else f"; the runtime finds it by KERASBERT_NATIVE={out}"
+    where = (
+        ""
+        if out == LIBRARY or out.suffix == ".wasm"
+        else f"; the runtime finds it by KERASBERT_NATIVE={shlex.quote(str(out.absolute()))}"
+    )
     print(f"{out}: {out.stat().st_size / 1024:.0f} kB{where}")
     return 0
 

@@ -72,7 +72,7 @@ void tflite_plugin_destroy_delegate(void *delegate) { (void)delegate; }
 
 
 @pytest.mark.slow
-def test_the_delegate_of_a_library_takes_something_or_is_refused(int8_file, tmp_path):
+def test_the_delegate_of_a_library_takes_something_or_is_refused(int8_file, tmp_path, monkeypatch):
     import shutil
     import subprocess
 
@@ -80,13 +80,15 @@ def test_the_delegate_of_a_library_takes_something_or_is_refused(int8_file, tmp_
 
     compiler = shutil.which("cc")
     assert compiler
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "delegate.c").write_text(DELEGATE)
     for flags, said in (([], "it takes none of its operators"), (["-DABSENT"], "can be loaded: no such chip")):
         out = tmp_path / f"d{len(flags)}.so"
         command = [compiler, "-shared", "-fPIC", *flags, "-include", "stddef.h", "-o", out, tmp_path / "delegate.c"]
         subprocess.run(command, check=True)
-        with pytest.raises(InputError, match=f"{out.name} .*{said}"):
-            load(int8_file[0], cache=False, delegate=str(out))
+        for delegate in (str(out), out.name):
+            with pytest.raises(InputError, match=f"{out.name} .*{said}"):
+                load(int8_file[0], cache=False, delegate=delegate)
 
 
 STAND_IN = """

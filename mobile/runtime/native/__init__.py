@@ -8,6 +8,7 @@ import ctypes
 import functools
 import json
 import os
+import shlex
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
@@ -96,10 +97,23 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 
 def path() -> Path | None:
-    """The library's file; None where there is none."""
+    """The library's file, absolute: the system's loader does not look for a bare name here. None where there is none.
+
+    Raises:
+        InputError: the environment names a file that is not there.
+    """
     said = os.environ.get(VARIABLE)
-    found = Path(said) if said else Path(__file__).resolve().parents[2] / "native" / NAME
-    return found if found.is_file() else None
+    if said == "off":
+        return None
+    found = Path(said).absolute() if said else Path(__file__).resolve().parents[2] / "native" / NAME
+    if found.is_file():
+        return found
+    if said:
+        build = f"python -m kerasbert.mobile.native.build --out {shlex.quote(said)}"
+        raise InputError(
+            f"{VARIABLE} is {said}, and there is no such file. Do: {build}, or {VARIABLE}=off for pure Python"
+        )
+    return None
 
 
 @functools.cache

@@ -65,10 +65,11 @@ def library(delegate: str, path: Path) -> dict[str, Any]:
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
 
+    file = str(Path(delegate).absolute())  # the system's loader does not look for a bare name here
     try:
         for name in ("create", "destroy"):  # LiteRT itself finds out too late
-            getattr(ctypes.CDLL(delegate), f"tflite_plugin_{name}_delegate")
-        loaded = load_delegate(delegate)
+            getattr(ctypes.CDLL(file), f"tflite_plugin_{name}_delegate")
+        loaded = load_delegate(file)
     except (OSError, ValueError, AttributeError) as error:
         reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
         raise InputError(f"{delegate} is no TFLite delegate that can be loaded: {reason[:150]}") from error

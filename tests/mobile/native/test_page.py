@@ -86,9 +86,11 @@ def test_bad_input_is_one_line(litert, tmp_path, monkeypatch, capsys):
 def test_the_npm_package(tmp_path, monkeypatch, capsys):
     """One version; every file that it imports is in it; an existing folder is not overwritten."""
     monkeypatch.setattr(build, "build", lambda path: path.write_bytes(b"\0asm"))
-    monkeypatch.setattr("sys.argv", ["npm", "--out", str(tmp_path / "package")])
-    assert npm.main() == 0
-    assert f"npm install {tmp_path / 'package'} @litertjs/core" in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    for out, place in ((str(tmp_path / "a b"), f"'{tmp_path / 'a b'}'"), ("package", "./package")):
+        monkeypatch.setattr("sys.argv", ["npm", "--out", out])
+        assert npm.main() == 0
+        assert f"npm install {place} @litertjs/core" in capsys.readouterr().out  # a bare name is of npm's registry
     settings = json.loads((tmp_path / "package" / "package.json").read_text())
     assert settings["version"] == kerasbert.__version__
     names = {path.name for path in (tmp_path / "package").iterdir() if not path.name.startswith(".")}

@@ -184,14 +184,28 @@ def test_damaged_files_are_refused(change, said):
 
 
 def test_a_library_that_is_not_there_or_another(tmp_path, monkeypatch):
-    monkeypatch.setenv(native.VARIABLE, str(tmp_path / "none.so"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(native.VARIABLE, "off")
     assert native.path() is None
     assert not native.quicken(small_bpe(), {})
     with pytest.raises(InputError, match="the portable core is not built: python -m kerasbert.mobile.native.build"):
         NativeTokenizer({})
+    monkeypatch.setenv(native.VARIABLE, "none.so")
+    with pytest.raises(
+        InputError, match=r"KERASBERT_NATIVE is none.so, and there is no such file. Do: .* --out none.so"
+    ):
+        native.quicken(small_bpe(), {})
     (tmp_path / "none.so").write_bytes(b"no library")
     with pytest.raises(InputError, match="is not the portable core .* Build it: python -m"):
         NativeTokenizer({})
+
+
+def test_a_library_of_this_folder_is_loaded(compiled, tmp_path, monkeypatch):
+    """As `build --out mine.so` says it: the system's loader would look for a bare name elsewhere."""
+    (tmp_path / "mine.so").write_bytes(compiled.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(native.VARIABLE, "mine.so")
+    assert native.quicken(small_bpe(), files(small_bpe()))
 
 
 def test_the_library_is_small(compiled):
