@@ -12,7 +12,7 @@ _HOMES = {
     "compress": "pipeline.compression",
     "load": "runtime",
     "verify": "golden",
-    "trim": "prune.trimming",
+    "trim": "vocabulary.trimming",
     "Plan": "pipeline.plan",
     "run_plan": "pipeline.plan",
 }

@@ -53,7 +53,7 @@ OTHERWISE = {
     "kerasbert/text/hf_save.py": {"tokens"},
     "mobile/commands/prune.py": {"tokens"},
     "mobile/distill/student_start.py": {"tokens"},
-    "mobile/prune/trimming.py": {"tokens"},
+    "mobile/vocabulary/trimming.py": {"tokens"},
 }
 
 

@@ -196,17 +196,7 @@ def _windows(
     answered = first != _NONE
     first = tf.where(answered, first, 0)
     text = words.starts.value_rowids()
-    # of the windows that hold a token the first with most context on the poorer side, as in `answers.tags.window_of`
-    several = -(-room // step)
-    number = tf.maximum(tf.constant(0, tf.int64), (first - room + step) // step)[:, None] + tf.range(
-        several, dtype=tf.int64
-    )
-    left = first[:, None] - number * step
-    right = tf.minimum(number * step + room, tf.gather(tokens, text)[:, None]) - 1 - first[:, None]
-    held = (number < tf.gather(count, text)[:, None]) & (left >= 0)
-    order = tf.minimum(left, right) * several - tf.range(several, dtype=tf.int64)
-    best = tf.argmax(tf.where(held, order, -_NONE), axis=1)
-    nth = tf.gather(number, best, axis=1, batch_dims=1)
+    nth = _most_context(first, tf.gather(tokens, text), tf.gather(count, text), room, step)
     row = tf.gather(before, text) + nth
     place = lead + first - nth * step
     if belongs is None:
@@ -216,6 +206,24 @@ def _windows(
         packed, places = tokenizer.grown([window], Belongs(own, belongs.numbers), length=length)
         place = tf.cast(tf.gather(places.flat_values, tf.gather(places.row_splits, row) + place), tf.int64)
     return Windows(packed | {"owners": tf.cast(owners, tf.int32)}, row, place, answered)
+
+
+def _most_context(first: tf.Tensor, tokens: tf.Tensor, count: tf.Tensor, room: int, step: int) -> tf.Tensor:
+    """The number [n] of the window in which a token has most context on its poorer side, as `answers.tags.window_of` has it.
+
+    Args:
+        first: int64 [n], places of tokens. tokens, count: int64 [n], how many tokens and windows the text of each has.
+    """
+    several = -(-room // step)
+    number = tf.maximum(tf.constant(0, tf.int64), (first - room + step) // step)[:, None] + tf.range(
+        several, dtype=tf.int64
+    )
+    left = first[:, None] - number * step
+    right = tf.minimum(number * step + room, tokens[:, None]) - 1 - first[:, None]
+    held = (number < count[:, None]) & (left >= 0)
+    order = tf.minimum(left, right) * several - tf.range(several, dtype=tf.int64)
+    best = tf.argmax(tf.where(held, order, -_NONE), axis=1)
+    return tf.gather(number, best, axis=1, batch_dims=1)
 
 
 def best_paths(

@@ -153,7 +153,7 @@ def _trim(options: argparse.Namespace) -> None:
     check_read(options, "texts", "data", "out", "size", "overwrite")
     early.check_trim(options.run, options.texts, options.data)
     from .. import trim
-    from ..prune.trimming import texts_of
+    from ..vocabulary.trimming import texts_of
 
     texts = options.texts and texts_of(options.run, options.texts)
     report = trim(

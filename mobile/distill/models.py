@@ -77,46 +77,48 @@ def find_student(
         InputError: no such model, another tokenizer than the teacher's, a vocabulary that does not hold its ids, more
             layers than the teacher's.
     """
-    changes, path = dict(changes or {}), None
+    changes, most = dict(changes or {}), teacher.spec.blocks.layers
     registry.family(teacher.family).needs_blocks("its layers cannot be imitated")
     if isinstance(student, str) and (student == "half" or student.isdecimal()):
-        student = max(1, teacher.spec.blocks.layers // 2) if student == "half" else int(student)
+        student = max(1, most // 2) if student == "half" else int(student)
     if type(student) is int:
-        family, name, copy_layers = teacher.family, teacher.name, True
-        spec = fewer(teacher.spec, spread(student, teacher.spec.blocks.layers)).derive(changes)
+        spec = fewer(teacher.spec, spread(student, most)).derive(changes)
+        source, copy_layers = Source(teacher.family, teacher.name, spec), True
     elif not isinstance(student, int) and os.path.isdir(student):
-        path = Path(student)
-        info = checkpoints.read_model_json(path)
-        theirs = _tokenizer(path, "the student")
-        if theirs.digest() != tokenizer.digest():
-            raise InputError(
-                f"the student {path} has another tokenizer ({theirs.digest()[:12]}) than the teacher "
-                f"({tokenizer.digest()[:12]}): take a student with the teacher's vocabulary"
-            )
-        if set(changes) - {"dropout", "attention.dropout"}:
-            raise InputError(f"cannot change {', '.join(changes)} of trained weights: only dropout may change")
-        if copy_layers:
-            raise InputError("copy_layers and a student with weights of its own: choose one")
-        family, name, spec = info.family, info.name, specs.derive(info.spec, changes)
+        source = _of_directory(Path(student), tokenizer, changes, copy_layers)
     else:
         found, spec = registry.find(str(student))
-        family, name = found.name, str(student)
         spec = specs.derive(spec, {"embeddings.vocabulary": teacher.spec.embeddings.vocabulary} | changes)
-    registry.family(family).needs_blocks("it cannot imitate a teacher's layers")
-    if registry.family(family).reads_tree != registry.family(teacher.family).reads_tree:
+        source = Source(found.name, str(student), spec)
+    family, spec = registry.family(source.family), source.spec
+    family.needs_blocks("it cannot imitate a teacher's layers")
+    if family.reads_tree != registry.family(teacher.family).reads_tree:
         raise InputError(
-            f"one of the student {family} and the teacher {teacher.family} reads sentence trees: take a student of the teacher's "
-            "family"
+            f"one of the student {source.family} and the teacher {teacher.family} reads sentence trees: take two of a family"
         )
     if spec.embeddings.vocabulary < tokenizer.size:
         raise InputError(
             f"the student has {spec.embeddings.vocabulary} token embeddings, the teacher's tokenizer {tokenizer.size} "
             "pieces, expected as many or more: set embeddings.vocabulary"
         )
+    if not copy_layers:
+        return source
+    return dataclasses.replace(source, layers=spread(spec.blocks.layers, most), digest=teacher.digest)
+
+
+def _of_directory(path: Path, tokenizer: Tokenizer, changes: Mapping[str, object], copy_layers: bool) -> Source:
+    """A student that has weights of its own."""
+    info, own, wanted = checkpoints.read_model_json(path), _tokenizer(path, "the student").digest(), tokenizer.digest()
+    if own != wanted:
+        raise InputError(
+            f"the student {path} has another tokenizer ({own[:12]}) than the teacher ({wanted[:12]}): take a student with "
+            "the teacher's vocabulary"
+        )
+    if set(changes) - {"dropout", "attention.dropout"}:
+        raise InputError(f"cannot change {', '.join(changes)} of trained weights: only dropout may change")
     if copy_layers:
-        layers = spread(spec.blocks.layers, teacher.spec.blocks.layers)
-        return Source(family, name, spec, layers=layers, digest=teacher.digest)
-    return Source(family, name, spec, path, digest=model_files.digest(path) if path else None)
+        raise InputError("copy_layers and a student with weights of its own: choose one")
+    return Source(info.family, info.name, specs.derive(info.spec, changes), path, digest=model_files.digest(path))
 
 
 def fewer(spec: specs.Spec, layers: tuple[int, ...]) -> specs.Spec:

@@ -40,10 +40,10 @@ from kerasbert.training.strategy import strategy as find_strategy
 from .. import prune
 from ..distill import distill
 from ..options import CompressConfig
-from ..prune.trimming import texts_of, trim
 from ..quantize.aware_training import FILE as RANGES
 from ..quantize.aware_training import Aware
 from ..quantize.schemes import SCHEMES, Scheme
+from ..vocabulary.trimming import texts_of, trim
 from . import ledger
 from .compression import compress
 

@@ -20,6 +20,8 @@ from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.load import task_of
 from kerasbert.tasks.model import TaskModel
+from kerasbert.tasks.rows import Rows
+from kerasbert.tasks.tables import Data
 from kerasbert.tasks.task import Task
 from kerasbert.text.base import Tokenizer
 from kerasbert.training.splits import split
@@ -163,6 +165,21 @@ def _layer(kernel: str) -> int:
     return int(found[1])
 
 
+def _labelled(run: str | os.PathLike, data: Data | None, task: Task, rows: int) -> Rows:
+    """The first rows of a task's data, to measure the importance on.
+
+    Raises:
+        InputError: there are none.
+    """
+    if data is None:
+        raise InputError("no data, expected labelled rows of the task to measure the importance on")
+    known = split(task, data, start=run)
+    labelled = known.train or known.dev
+    if labelled is None:
+        raise InputError(f"{data} has neither train nor dev rows, expected some to measure the importance on")
+    return labelled.take(range(min(rows, len(labelled.texts))))
+
+
 def _measured(
     run: str | os.PathLike,
     data: Any,
@@ -180,13 +197,7 @@ def _measured(
     cut, task, tokenizer = Cut(info.spec, tensors), task_of(info), rewrite.tokenizer(run)
     if task is None:
         raise InputError(f"{run} is not fine-tuned, and importance is measured by a task's loss: name what to remove")
-    if data is None:
-        raise InputError("no data, expected labelled rows of the task to measure the importance on")
-    known = split(task, data, start=run)
-    labelled = known.train or known.dev
-    if labelled is None:
-        raise InputError(f"{data} has neither train nor dev rows, expected some to measure the importance on")
-    labelled = labelled.take(range(min(config.rows, len(labelled.texts))))
+    labelled = _labelled(run, data, task, config.rows)
     evenly = evenly or info.spec.blocks.share != "none"
     total = groups(cut)
     removed: dict[str, list[int]] = {name: [] for name in total}

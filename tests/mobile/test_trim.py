@@ -10,7 +10,7 @@ from kerasbert import registry, text
 from kerasbert.checkpoints import ModelParts, load_encoder, read_tensors, save_model, write_model
 from kerasbert.errors import InputError
 from kerasbert.mobile import prune, trim
-from kerasbert.mobile.prune.trimming import keep, rates, smaller_tokenizer
+from kerasbert.mobile.vocabulary.trimming import keep, rates, smaller_tokenizer
 from kerasbert.tasks.task import find_task
 from kerasbert.testing.battery import Subject
 from kerasbert.text.languages import read_languages, write_languages

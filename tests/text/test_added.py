@@ -13,7 +13,7 @@ import tensorflow as tf
 from tokenizers import Tokenizer as Theirs
 
 from kerasbert.errors import InputError
-from kerasbert.mobile.prune.trimming import keep
+from kerasbert.mobile.vocabulary.trimming import keep
 from kerasbert.text import Tokenizer, WordPiece, load_tokenizer, save_hf
 from kerasbert.text.added import FLAGS, AddedToken
 from kerasbert.text.graph import graph_tokenizer

@@ -185,7 +185,7 @@ def test_files_that_are_none_of_gpts(tmp_path):
 def test_trimming_keeps_what_words_are_made_of():
     from collections import Counter
 
-    from kerasbert.mobile.prune.trimming import keep, smaller_tokenizer
+    from kerasbert.mobile.vocabulary.trimming import keep, smaller_tokenizer
 
     ids = keep(TOKENIZER, Counter(TOKENIZER.encode("lower")))
     smaller = smaller_tokenizer(TOKENIZER, ids)

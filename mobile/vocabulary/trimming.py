@@ -58,7 +58,7 @@ def trim(
     Raises:
         InputError: an empty corpus, a size below what must stay, a model without a tokenizer or a token table.
     """
-    from . import rewrite
+    from ..prune import rewrite
 
     files.check_free(out, overwrite, [run, *([data] if isinstance(data, str | os.PathLike) else [])])
     info, tensors = rewrite.read(run)
