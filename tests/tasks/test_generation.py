@@ -301,6 +301,31 @@ def test_mediapipe_has_no_texts_that_are_written(tmp_path):
             compress(refused, "none", tmp_path / "x.tflite", target="mediapipe", length=16)
 
 
+EDGES = {  # option of a call -> what is taken at the edge, what is not
+    "max_tokens": ([3, 4, 8], [2, 0, -1, 9]),
+    "temperature": ([0.01, 1.0, 9.0], [0.0, -1.0, np.inf, np.nan]),
+    "top_k": ([0, 1, 500], [-1]),
+    "top_p": ([0.01, 1.0], [0.0, -0.1, 1.01, np.nan]),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.7}, {"top_k": 5, "top_p": 0.9}])
+def test_what_a_call_may_say_at_the_edges(options):
+    """Its own value, and the numbers that the message names."""
+    found = find("generation").configured({"target_length": 8, "min_new_tokens": 2, **options}).call_options
+    assert {*found} == ({*EDGES} if options else {"max_tokens"})
+    own = {name: option.own for name, option in found.items()}
+    wanted = {"max_tokens": 8, "temperature": 1.0, "top_k": 0, "top_p": 1.0} | options
+    assert own == {name: wanted[name] for name in own}
+    for name, option in found.items():
+        right, wrong = EDGES[name]
+        dtype = np.asarray(option.own).dtype
+        assert [bool(option.fits(np.asarray(value, dtype))) for value in [option.own, *right]] == [True] * (
+            1 + len(right)
+        )
+        assert [bool(option.fits(np.asarray(value, dtype))) for value in wrong] == [False] * len(wrong)
+
+
 def test_options_of_a_call_are_checked(tmp_path, capsys):
     how = kind(beams=4, target_length=7)
     assert (how.decoding.beams, how.decoding.max_new_tokens) == (4, 7)

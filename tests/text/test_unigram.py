@@ -8,7 +8,7 @@ import sentencepiece
 from tokenizers import normalizers
 
 from kerasbert.errors import InputError
-from kerasbert.text import Unigram, load_tokenizer, save_hf
+from kerasbert.text import Unigram, load_tokenizer, save_hf, unigram
 from kerasbert.text.base import Inseparable
 from kerasbert.text.charsmap import Charsmap, compile_charsmap
 from kerasbert.text.sentencepiece import (
@@ -203,6 +203,37 @@ def test_xlm_rs_ids_are_one_more_than_the_files(tmp_path):
         1001,
     )
     assert (tokenizer.specials, tokenizer.template) == XLM_R
+
+
+@pytest.mark.parametrize("name", ["ALBERT", "XLNET", "BERT", "XLM_R", "T5"])
+def test_a_layout_is_told_by_its_special_tokens(name):
+    """One that lacks a token is another one's, in the end XLM-R's, whose ids a file need not have."""
+    layout, order = getattr(unigram, name), [ALBERT, unigram.XLNET, unigram.BERT, XLM_R, unigram.T5]
+    own = [*layout.specials.values()]
+    assert unigram.layout_of([*own, "a"]) is layout
+    for missing in own:
+        left = {*own} - {missing}
+        expected = next((each for each in order if left >= {*each.specials.values()}), XLM_R)
+        assert unigram.layout_of([*left, "a"]) is expected
+    assert unigram.layout_of(["<unk>", "<s>", "</s>"]) is XLM_R
+
+
+SETTINGS = {3: (2, "type 'bpe', expected 'unigram'"), 24: (1, "suffix mode")}  # field of the trainer -> what is refused
+
+
+@pytest.mark.parametrize("field", SETTINGS)
+def test_a_model_that_was_learned_in_another_way_is_refused(field):
+    """The trainer's fields as sentencepiece_model.proto numbers them; their defaults are read."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto.FromString(write_model(TOKENIZER.model))
+    name = proto.trainer_spec.DESCRIPTOR.fields_by_number[field].name
+    setattr(proto.trainer_spec, name, {3: 1, 24: False}[field])
+    assert read_model(proto.SerializeToString()) == TOKENIZER.model
+    wrong, message = SETTINGS[field]
+    setattr(proto.trainer_spec, name, wrong)
+    with pytest.raises(InputError, match=message):
+        read_model(proto.SerializeToString())
 
 
 def test_t5_has_no_mask():
