@@ -5,8 +5,10 @@ import itertools
 import pytest
 from tokenizers import normalizers
 
+from kerasbert.text import WordPiece
 from kerasbert.text.normalize import TABLES, Normalizer
-from tests.text.strings import generate
+from kerasbert.text.wordpiece import SPECIALS
+from tests.text.strings import generate, hugging_face, reference_tokens
 
 FLAGS = ("lowercase", "strip_accents", "split_cjk")
 
@@ -45,3 +47,18 @@ def test_sources_are_the_characters_by_hand():
         ("中", [7]),
         ("e", [8]),
     ]
+
+
+def test_offsets_of_marks_that_change_places_are_theirs():
+    """A note is a head and a stem; marks that go, before and between them, and marks that stay."""
+    notes = [chr(code) for code, parts in TABLES.strip.items() if any(ord(c) in TABLES.classes for c in parts)]
+    pieces = sorted({c for note in notes for c in TABLES.strip[ord(note)]})
+    tokenizer = WordPiece([*SPECIALS, *pieces, *(f"##{piece}" for piece in pieces), "a", "##a"])
+    marks = [chr(code) for code in TABLES.classes][::9]
+    texts = [
+        text
+        for note in notes
+        for mark in marks
+        for text in (note + mark + "a", mark + note + note, f"a{mark}{note}{mark}")
+    ]
+    assert [tokenizer.tokenize(text) for text in texts] == reference_tokens(hugging_face(tokenizer), texts)
