@@ -1,6 +1,5 @@
 """Runs that many tests need, made once: a pretrained tiny BERT and a fine-tuned classifier."""
 
-import gc
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -9,6 +8,7 @@ import pytest
 
 from kerasbert.testing import world
 from tests import tiny
+from tests.forks import uncollected
 from tests.support import once
 
 # Two workers take file after file: the ones that take minutes come first, so that none of them is the last. Before them the one
@@ -31,14 +31,9 @@ LONG = (
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """A worker keeps what it imports: the garbage collector leaves it alone, and looks at the rest less often."""
-    gc.disable()
-    try:
+    """A worker keeps what it imports."""
+    with uncollected():
         return (yield)
-    finally:
-        gc.freeze()
-        gc.set_threshold(10_000)
-        gc.enable()
 
 
 def pytest_collection_modifyitems(items):

@@ -197,10 +197,15 @@ def width_of(options: Mapping[str, Any], hidden: int) -> int:
 
 def check_width(options: Mapping[str, Any], width: int) -> None:
     """Refuse `dims` and `dimensions` that are more than the numbers of a vector."""
-    if max(options["dims"], default=0) > width:
-        raise InputError(f"dims are {', '.join(map(str, options['dims']))}, a vector has {width} numbers: lower --dims")
-    if options["dimensions"] > width:
-        raise InputError(f"dimensions is {options['dimensions']}, and a vector of this model has {width} numbers")
+    check_size("dims", options["dims"], width)
+    check_size("dimensions", [options["dimensions"]], width)
+
+
+def check_size(name: str, sizes: Sequence[int], width: int) -> None:
+    """Refuse sizes, of the option `name`, that are more than the numbers of a vector."""
+    if max(sizes, default=0) > width:
+        told = ", ".join(map(str, sizes))
+        raise InputError(f"{name} is {told}, and a vector of this model has {width} numbers: lower {name}")
 
 
 def check_depths(options: Mapping[str, Any], layers: int) -> None:

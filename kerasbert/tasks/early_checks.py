@@ -9,7 +9,7 @@ from typing import Any
 from kerasbert import answers, registry
 from kerasbert import spec as specs
 from kerasbert.answers.tokens import between_masks
-from kerasbert.answers.vector import check_width, width_of
+from kerasbert.answers.vector import check_size, check_width, width_of
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import head_names
 from kerasbert.checkpoints.json_files import read_json
@@ -253,17 +253,16 @@ def check_dims(dims: Any, model: str | os.PathLike | None = None, pooling: str |
     if pooling is None and (task := some_task(model)) is not None and "dense" in task.how.options:
         options = task.how.options
         width = options["dimensions"] or width_of(options, hidden)
-    if dims > width:
-        raise InputError(f"dims is {dims}, and a vector of this model has {width} numbers")
+    check_size("dims", [dims], width)
 
 
 def check_static(dims: Any, sif: Any, model: str | os.PathLike | None = None) -> None:
     """Refuse numbers of which no static embedding is made."""
     hidden = None if model is None else hidden_of(model)
-    if hidden is not None and type(dims) is int and dims > hidden:
-        raise InputError(f"dims is {dims}, and a vector of this model has {hidden} numbers")
     if type(dims) is not int or dims < 0:
         raise InputError(f"dims must be a whole number, 0 for all of the encoder. Received: {dims!r}")
+    if hidden is not None:
+        check_size("dims", [dims], hidden)
     if isinstance(sif, bool) or not isinstance(sif, int | float) or not 0 <= sif < 1:
         raise InputError(
             f"sif must be a number from 0 to below 1, such as 1e-4; 0 for equal weights. Received: {sif!r}"

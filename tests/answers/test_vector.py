@@ -100,12 +100,12 @@ def test_numbers_at_the_edge_of_what_they_may_be(number):
         (
             lambda: check_width({"dims": [8, 4], "dimensions": 8}, 8),
             lambda: check_width({"dims": [9, 4], "dimensions": 0}, 8),
-            "dims are",
+            "dims is 9, 4, and a vector of this model has 8 numbers: lower dims",
         ),
         (
             lambda: check_width({"dims": [], "dimensions": 8}, 8),
             lambda: check_width({"dims": [], "dimensions": 9}, 8),
-            "dimensions is 9",
+            "dimensions is 9, and a vector of this model has 8 numbers: lower dimensions",
         ),
         (lambda: check_dense(dense(1)), lambda: check_dense(dense(0)), "dense has"),
         (lambda: KIND.configured({"dims": (1, 2)}), lambda: KIND.configured({"dims": (0, 2)}), "dims must be"),

@@ -236,7 +236,7 @@ def test_options_of_a_fine_tuning_name_the_loss_and_the_widths():
     assert declared("sts", config)[0].options == {"loss": "cosent", "dims": [16, 8]}
     encoder = kb.build("bert/tiny", **tiny.SPEC | {"blocks.layers": 1})
     TaskModel(encoder, find_task("sts").optioned({"dims": [16, 8]}))
-    with pytest.raises(InputError, match="dims are 17, 8, a vector has 16 numbers: lower --dims"):
+    with pytest.raises(InputError, match="dims is 17, 8, and a vector of this model has 16 numbers: lower dims"):
         TaskModel(encoder, find_task("sts").optioned({"dims": [17, 8]}))
 
 
