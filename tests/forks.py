@@ -115,7 +115,7 @@ PREPARED = (
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """What is imported in here stays: the garbage collector leaves it alone, in children too, and looks at the rest less often."""
+    """What is imported in here stays: the garbage collector leaves it alone, in children too, and looks at others less often."""
     gc.disable()
     try:
         yield
