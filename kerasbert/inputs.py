@@ -4,10 +4,9 @@ Axes are letters: B batch, S sequence, T a second sequence (a decoder's), P posi
 W characters of a word.
 """
 
-import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasbert.errors import InputError, unknown
@@ -239,43 +238,6 @@ def row(token_ids: Sequence[int], segment_ids: Sequence[int], truncated: bool = 
     return Row(values, len(token_ids), truncated, about)
 
 
-@dataclasses.dataclass
-class Truncated:
-    """How many of the texts that became vectors lost tokens.
-
-    Args:
-        count: int, of them, among `texts`. longest: int, tokens that a text may have.
-    """
-
-    count: int = 0
-    texts: int = 0
-    longest: int = 0
-
-    def told(self) -> list[str]:
-        """What a user cannot see in the vectors, in no line or one."""
-        few = "1 text has" if self.texts == 1 else f"{self.count} of {self.texts} texts have"
-        return [f"{few} more than {self.longest} tokens: truncated"] if self.count else []
-
-
-_counting: list[Truncated] = []
-
-
-@contextlib.contextmanager
-def truncated() -> Iterator[Truncated]:
-    """Within it the texts of all that gives vectors alone (`kb.encode`, `Runner.outputs`) are counted."""
-    _counting.append(Truncated())
-    try:
-        yield _counting[-1]
-    finally:
-        _counting.pop()
-
-
-def count_truncated(count: int, texts: int, longest: int) -> None:
-    """Add to what is counted."""
-    for each in _counting:
-        each.count, each.texts, each.longest = each.count + count, each.texts + texts, longest
-
-
 def used(declared: Iterable[Input], settings: Values) -> tuple[Input, ...]:
     """The inputs of a call: those that packing, makers and kinds fill, and those whose setting is given."""
     return tuple(
@@ -343,16 +305,7 @@ def arrays(
         # zeros costs a phone a tenth of what full does, for each of its texts
         array = np.full(shape, pad, each.dtype) if pad else np.zeros(shape, each.dtype)
         name = each.name
-        values: list[Any]
-        if each.filled_by == "maker":
-            assert each.make is not None
-            values = [each.make(packed.values) for packed in rows]
-        elif each.filled_by == "setting":
-            values = [settings[name]] * len(rows)
-        else:
-            if each.filled_by == "tree" and any(name not in packed.values for packed in rows):
-                raise InputError(NO_TREE.format("rows without one"))
-            values = [packed.values[name] for packed in rows]
+        values = _values(each, rows, settings)
         if each.axes == "BS":
             for i, value in enumerate(values):
                 array[i, : rows[i].length] = value
@@ -366,6 +319,18 @@ def arrays(
             array[len(rows) :, 0] = 1
         result[name] = array
     return result
+
+
+def _values(each: Input, rows: Sequence[Row], settings: Mapping[str, int]) -> list[Any]:
+    """What stands in an input for each row."""
+    if each.filled_by == "maker":
+        assert each.make is not None
+        return [each.make(packed.values) for packed in rows]
+    if each.filled_by == "setting":
+        return [settings[each.name]] * len(rows)
+    if each.filled_by == "tree" and any(each.name not in packed.values for packed in rows):
+        raise InputError(NO_TREE.format("rows without one"))
+    return [packed.values[each.name] for packed in rows]
 
 
 def _places(each: Input, rows: Sequence[Row], most: int | None) -> int:

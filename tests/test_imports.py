@@ -22,6 +22,7 @@ LAYERS = (
         "progress",
         "provenance",
         "storage",
+        "truncation",
     },
     {"answers"},
     {"adaptation", "spec", "family", "registry", "text"},
@@ -59,6 +60,7 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/storage/files.py",
     "kerasbert/storage/json_view.py",
     "kerasbert/storage/unused.py",
+    "kerasbert/truncation.py",
     "kerasbert/storage/places.py",
     "kerasbert/storage/zips.py",
     *(
@@ -124,6 +126,7 @@ PHONE = (
     "inputs",
     "progress",
     "registry",
+    "truncation",
     "text",
     "export.bundle",
     "errors",

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kerasbert import inputs
+from kerasbert import truncation
 from kerasbert.cli import terminal
 from kerasbert.cli.outputs import writes
 from kerasbert.errors import InputError
@@ -80,7 +80,7 @@ def tell(lines: Iterable[str]) -> None:
 @contextlib.contextmanager
 def telling_truncated() -> Iterator[None]:
     """Within it texts become vectors; those that lost tokens are told at its end."""
-    with inputs.truncated() as found:
+    with truncation.truncated() as found:
         yield
     tell(found.told())
 

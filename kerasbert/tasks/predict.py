@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from kerasbert import answers, inputs, registry
+from kerasbert import answers, inputs, registry, truncation
 from kerasbert import spec as specs
 from kerasbert.answers.base import with_triples
 from kerasbert.errors import InputError
@@ -320,7 +320,7 @@ def encode(
     settings = {"length": length, "language": language, "prompt_name": prompt_name, "prompt": prompt}
     model = as_model(model)
     found, encoded = vectors_and_rows(model, texts, pooling=pooling, dims=dims, **settings)
-    inputs.count_truncated(len(encoded.truncated), len(found), longest(model, length))
+    truncation.count_truncated(len(encoded.truncated), len(found), longest(model, length))
     return found
 
 

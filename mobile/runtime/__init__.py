@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from kerasbert import answers, inputs
+from kerasbert import answers, inputs, truncation
 from kerasbert.answers.base import Kind, Parts, with_triples
 from kerasbert.errors import InputError, TextError, of_text
 from kerasbert.export import bundle as bundles
@@ -275,7 +275,7 @@ class Runner:
         """Texts -> float32 [rows, C]: probabilities, values or vectors; a list of [S, C] where tokens are answered."""
         packed = self._pack(self.kind.with_prompt(prompt_name), self._parts(texts))
         rows = [row for rows in packed for row in rows]
-        inputs.count_truncated(sum(row.truncated for row in rows), len(packed), self.bundle.longest)
+        truncation.count_truncated(sum(row.truncated for row in rows), len(packed), self.bundle.longest)
         found = self._rows(rows, self._settings(language))
         if self.kind.per_token:
             return found

@@ -1,0 +1,42 @@
+"""How many of the texts that became vectors lost tokens: counted where vectors alone are given, told by whoever asks."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+
+
+@dataclasses.dataclass
+class Truncated:
+    """How many of the texts that became vectors lost tokens.
+
+    Args:
+        count: int, of them, among `texts`. longest: int, tokens that a text may have.
+    """
+
+    count: int = 0
+    texts: int = 0
+    longest: int = 0
+
+    def told(self) -> list[str]:
+        """What a user cannot see in the vectors, in no line or one."""
+        few = "1 text has" if self.texts == 1 else f"{self.count} of {self.texts} texts have"
+        return [f"{few} more than {self.longest} tokens: truncated"] if self.count else []
+
+
+_counting: list[Truncated] = []
+
+
+@contextlib.contextmanager
+def truncated() -> Iterator[Truncated]:
+    """Within it the texts of all that gives vectors alone (`kb.encode`, `Runner.outputs`) are counted."""
+    _counting.append(Truncated())
+    try:
+        yield _counting[-1]
+    finally:
+        _counting.pop()
+
+
+def count_truncated(count: int, texts: int, longest: int) -> None:
+    """Add to what is counted."""
+    for each in _counting:
+        each.count, each.texts, each.longest = each.count + count, each.texts + texts, longest
