@@ -53,7 +53,7 @@ def _derived(spec: "Spec", changes: Mapping[str, object]) -> "Spec":
     return derive(spec, changes)
 
 
-def check_function(name: str, function: Any) -> None:
+def check_function(name: str, function: object) -> None:
     """The rule of tables of functions.
 
     Raises:

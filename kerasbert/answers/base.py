@@ -355,7 +355,7 @@ def _is_nested(value: object) -> bool:
     return isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple)
 
 
-def check_type(what: str, value: object, default: Any) -> None:
+def check_type(what: str, value: object, default: object) -> None:
     """Refuse a json value of another type than a default's; a whole number is a float too, and None is any.
 
     Raises:

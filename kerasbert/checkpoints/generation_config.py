@@ -5,9 +5,10 @@ transformers' generate takes its defaults from there. The beginning and the end 
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kerasbert import answers, registry
+from kerasbert.answers.generation import GenerationKind
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json, JsonMap, JsonView
@@ -68,7 +69,7 @@ def writes(task: JsonMap | None) -> bool:
     return bool(task) and "beams" in answers.find(task["kind"]).defaults
 
 
-def read(folder: Path, config: JsonMap, tokenizer: Tokenizer | None, family: Any) -> tuple[Json, list[str]]:
+def read(folder: Path, config: JsonMap, tokenizer: Tokenizer | None, family: registry.Family) -> tuple[Json, list[str]]:
     """How a checkpoint writes, as model.json holds it, and what is to be told of it.
 
     Args:
@@ -238,6 +239,6 @@ def written(options: JsonMap, config: JsonMap, tokenizer: Tokenizer | None) -> J
     if tokenizer is not None:
         content |= {"eos_token_id": tokenizer.sep_id, "pad_token_id": tokenizer.pad_id}
         if options.get("start"):
-            kind: Any = answers.find("generation").configured(options)
+            kind = cast(GenerationKind, answers.find("generation").configured(options))
             content["decoder_start_token_id"] = kind.start_of(tokenizer)
     return content

@@ -47,7 +47,7 @@ from kerasbert.registry import Family, register
 from kerasbert.spec import Attention as AttentionSpec
 from kerasbert.spec import Blocks, Embeddings
 from kerasbert.spec import FeedForward as FeedForwardSpec
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
     from kerasbert.checkpoints.readers import Reader
@@ -232,7 +232,7 @@ def _rows(stack: str, *sublayers: tuple[str, str, tuple]) -> tuple[tuple[str, st
     return (*rows, (f"{stack}/relative", relative), (f"{stack}/norm", f"{stack}.final_layer_norm"))
 
 
-def feed_forward(config: Any, usual: str) -> str:
+def feed_forward(config: JsonMap, usual: str) -> str:
     """The feed_forward_proj of a configuration, `usual` where it says nothing."""
     found = config.get("feed_forward_proj") or usual
     return found if isinstance(found, str) else ""
@@ -241,7 +241,7 @@ def feed_forward(config: Any, usual: str) -> str:
 def activations(usual: str) -> Json:
     """What a file repeats of feed_forward_proj."""
 
-    def plain(config: Any) -> str:
+    def plain(config: JsonMap) -> str:
         found = feed_forward(config, usual)
         return "gelu_new" if found == "gated-gelu" else found.removeprefix("gated-")
 

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +172,7 @@ def identity(row: Mapping[str, object]) -> str:
     return "" if row.get("id") is None else str(row["id"])
 
 
-def check_cells(number: int, cells: Any) -> None:
+def check_cells(number: int, cells: Iterable[str]) -> None:
     """Refuse the cells of a row (from 1; 0 is the header) that a tsv cannot hold."""
     if any(end in each for each in cells for end in ENDS):
         raise InputError(

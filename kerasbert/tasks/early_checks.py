@@ -219,7 +219,7 @@ def check_call(model: str | os.PathLike, language: str | None, prompt_name: str 
     task_of(model, {"prompt_name": prompt_name})
 
 
-def check_batch(batch: Any) -> None:
+def check_batch(batch: object) -> None:
     """Refuse what is no number of texts."""
     if type(batch) is not int or batch < 1:
         raise InputError(f"batch must be a whole number of at least 1. Received: {batch!r}")
@@ -236,7 +236,7 @@ def check_pooling(pooling: str | None) -> None:
             raise InputError(f"no pooling {pooling!r}.{meant} Expected {known}")
 
 
-def check_dims(dims: Any, model: str | os.PathLike | None = None, pooling: str | None = None) -> None:
+def check_dims(dims: object, model: str | os.PathLike | None = None, pooling: str | None = None) -> None:
     """Refuse what is no number of dimensions, or more than a vector of a model directory has; None is all of them.
 
     Args:
@@ -256,7 +256,7 @@ def check_dims(dims: Any, model: str | os.PathLike | None = None, pooling: str |
     check_size("dims", [dims], width)
 
 
-def check_static(dims: Any, sif: Any, model: str | os.PathLike | None = None) -> None:
+def check_static(dims: object, sif: object, model: str | os.PathLike | None = None) -> None:
     """Refuse numbers of which no static embedding is made."""
     hidden = None if model is None else hidden_of(model)
     if type(dims) is not int or dims < 0:

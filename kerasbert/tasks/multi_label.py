@@ -8,10 +8,11 @@ and 1 (Jigsaw's layout): the label's column is then their names with commas betw
 import dataclasses
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from kerasbert.answers.multi_label import MultiLabelKind
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
@@ -169,7 +170,7 @@ class MultiLabel(TaskKind):
         import tensorflow as tf
 
         probabilities = self.device(outputs, inputs)
-        kind: Any = self.answers
+        kind = cast(MultiLabelKind, self.answers)
         chosen = probabilities >= kind.thresholds(len(model.labels))
         names = tf.broadcast_to(tf.constant(list(model.labels)), tf.shape(chosen))
         answered = tf.ragged.boolean_mask(names, chosen)
@@ -189,7 +190,7 @@ class MultiLabel(TaskKind):
         return ops.sigmoid(outputs["logits"])
 
     def _chosen(self, outputs):
-        kind: Any = self.answers
+        kind = cast(MultiLabelKind, self.answers)
         return kind.chosen(kind.probabilities(np.asarray(outputs)))
 
     def _counts(self, outputs, targets):

@@ -19,6 +19,8 @@ from kerasbert.text.template import room
 if TYPE_CHECKING:
     import keras
 
+    from kerasbert.text.graph import GraphTokenizer
+
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -136,7 +138,7 @@ def _with_masks(ids: Tensor, masked: Tensor, mask_id: int | None, splits: Tensor
     return tf.RaggedTensor.from_row_splits(joined, splits).merge_dims(1, 2)
 
 
-def _around(ids: Any, tokenizer: Any, budget: int) -> dict[str, Tensor]:
+def _around(ids: Tensor, tokenizer: "GraphTokenizer", budget: int) -> dict[str, Tensor]:
     """A packed row for each mask, with the tokens [B, (tokens)] of its text around it, at most `budget`."""
     flat, splits = ids.flat_values, ids.row_splits
     at = tf.where(flat == tokenizer.source.mask_id)[:, 0]

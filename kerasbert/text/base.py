@@ -361,7 +361,7 @@ def clip(pieces: Iterable[str], length: int = 60) -> str:
     )
 
 
-def _checked_specials(specials: Any) -> dict[str, str]:
+def _checked_specials(specials: object) -> dict[str, str]:
     """Part -> piece, in the order of PARTS."""
     if not isinstance(specials, Mapping) or not all(isinstance(piece, str) for piece in specials.values()):
         raise InputError(f"specials must be strings by part ({', '.join(PARTS)}). Received: {str(specials)[:60]!r}")

@@ -14,7 +14,7 @@ def short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def field(part: Mapping, name: str, kind: Any, where: str, default: Any) -> Any:
+def field(part: Mapping, name: str, kind: type, where: str, default: Any) -> Any:
     """A value of a checked type; `default` where it is absent or null.
 
     Raises:

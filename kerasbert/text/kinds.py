@@ -27,7 +27,7 @@ class Kind:
     graph: Callable[[Tokenizer], Any] | None = None
 
 
-def check(name: str, kind: Any) -> None:
+def check(name: str, kind: object) -> None:
     """The rules of `registry.TOKENIZERS`.
 
     Raises:

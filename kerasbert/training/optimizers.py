@@ -284,7 +284,7 @@ def averaged(optimizer: keras.optimizers.Optimizer) -> Iterator[None]:
             variable.assign(value)
 
 
-def check_class(name: str, optimizer: Any) -> None:
+def check_class(name: str, optimizer: object) -> None:
     """The rules of OPTIMIZERS.
 
     Raises:

@@ -52,7 +52,7 @@ def compiled(option: str, pattern: Any) -> re.Pattern:
         raise InputError(f"{option}: {pattern!r} is not a regular expression: {error}") from error
 
 
-def check_patterns(option: str, patterns: Any) -> None:
+def check_patterns(option: str, patterns: object) -> None:
     """Refuse what is no list of regular expressions."""
     if isinstance(patterns, str) or not isinstance(patterns, Sequence):
         raise InputError(f"{option} must be a list of regular expressions. Received: {patterns!r}")
