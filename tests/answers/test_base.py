@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from kerasbert import answers
 from kerasbert.answers.base import Kind, softmax
 from kerasbert.errors import InputError
 
@@ -27,3 +28,25 @@ def test_what_is_expected_of_an_input_is_told():
         with pytest.raises(InputError, match=message):
             kind.parts(value, names, "x")
     assert kind.parts({"other": "b", "text": "a"}, ("text", "other"), "x") == ("a", "b")
+
+
+@pytest.mark.parametrize("wrong", [None, "mine", Kind, Kind()])
+def test_a_kind_is_an_instance_with_a_name(wrong):
+    with pytest.raises(InputError, match="a kind of answer is an instance of a subclass of answers.Kind with a name"):
+        answers.register(wrong)
+
+
+def test_a_kind_is_registered_once_and_its_own_class_may_again(monkeypatch):
+    class Mine(Kind):
+        name = "mine"
+
+    class Other(Kind):
+        name = "mine"
+
+    monkeypatch.setattr(answers.KINDS, "rows", dict(answers.KINDS))  # all of them are loaded
+    first = Mine()
+    assert answers.register(first) is first is answers.find("mine")
+    second = Mine()
+    assert answers.register(second) is second is answers.find("mine")
+    with pytest.raises(InputError, match="the kind 'mine' is registered already: choose another name"):
+        answers.register(Other())

@@ -68,3 +68,13 @@ def test_scores_of_choices_are_of_an_inputs_choices():
     kind, owners = answers.find("choice"), np.array([0, 0, 1, 1, 1])
     found = kind.signal([np.array([value]) for value in (1.0, 1.0, 0.0, 50.0, 0.0)], owners)
     np.testing.assert_allclose(found, [[np.log(0.5), np.log(0.5), -10], [-10, 0, -10]], atol=1e-6)
+
+
+def test_a_tie_is_twice_the_rounding_and_at_most_a_fifth_of_the_spread():
+    expected = np.array([[0.0], [10.0]])  # a standard deviation of 5
+    errors = np.array([3.0, -3.0, 3.0, -3.0])
+    assert nearness.rounding(0.1 * errors, expected) == pytest.approx(2 * 0.3)
+    assert nearness.rounding(errors, expected) == pytest.approx(nearness.TIE * 5)
+    assert nearness.spread(np.array([[1.0, 2.0, 6.0]])) == pytest.approx(np.std([1, 2, 6]))  # a single row: its columns
+    assert nearness.spread(np.array([[1.0, 7.0], [3.0, 7.0]])) == pytest.approx(np.sqrt(0.5))
+    assert nearness.offset(np.array([[0.0], [2.0]]), np.array([[3.0], [2.0]])) == pytest.approx(1.5)

@@ -145,3 +145,17 @@ def test_agreement_asks_words_alone():
     assert kind.agreement([one], [other]) == pytest.approx(3 / 7)
     assert kind.agreement([one], [other * np.nan], np.zeros(1, int), rows) == 0.0
     assert kind.agreement([], []) == 1.0
+
+
+@pytest.mark.parametrize("low", range(5))
+def test_a_threshold_is_of_the_words_of_an_entity_alone(low):
+    """Words touch: `(`, `New`, `York`, `)`, `!`; one is less probable than the threshold."""
+    kind, text = answers.find("tags"), "(New York)!"
+    (row,) = kind.rows(tiny.tokenizer(), (text,), 32)
+    output = np.tile([0.0, 0.0, 1.0], (row.length, 1))
+    for number, (token, label) in enumerate(zip(row.about.tokens, (2, 0, 1, 2, 2))):
+        output[token] = 0.75 * np.eye(3)[label] if number != low else 0.5 * np.eye(3)[label]
+    found = kind.decode((text,), [row], [output], LABELS)
+    assert [each.text for each in found.entities] == ["New York"]
+    assert [each.text for each in kind.limited(found, None, 0.75).entities] == ([] if low in (1, 2) else ["New York"])
+    assert kind.limited(found, None, 0.5) == found
