@@ -17,7 +17,7 @@ from kerasbert.cli import tables
 from kerasbert.data import texts
 from kerasbert.errors import InputError
 from kerasbert.tasks import answer_journal
-from kerasbert.tasks.answer_tables import names
+from kerasbert.tasks.answer_tables import names, survey
 from tests.support import ROOT
 
 FIELDS = ("label", "score")
@@ -265,3 +265,23 @@ def test_a_table_that_changes_while_it_is_read_is_refused(tmp_path):
 
     with pytest.raises(InputError, match="changed while it was read"):
         go(data, tmp_path / "b.csv", answer)
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "row"),
+    [
+        (["a", "b\tc"], ["x", "y"], 0),
+        (["a", "b"], ["x\ny", "z"], 1),
+        (["a", "b"], ["x", "y\t"], 2),
+        (["a", "b"], ["x", "y"], None),
+    ],
+)
+def test_a_tsv_holds_no_tab_and_no_line_break_in_a_header_or_a_row(columns, cells, row):
+    """Row 0 is the header; rows count from 1."""
+    rows = [(1, dict(zip(columns, ["p", "q"])), "p")] * (row == 2) + [(2, dict(zip(columns, cells)), cells[0])]
+    if row is None:
+        assert survey(rows, "tsv").columns == ("a", "b")
+        return
+    with pytest.raises(InputError, match=f"row {row} holds a tab or a line break, which a tsv cannot"):
+        survey(rows, "tsv")
+    assert survey(rows, "csv").columns == tuple(columns)
