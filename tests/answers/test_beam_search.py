@@ -182,3 +182,26 @@ def test_many_beams_find_every_text_in_the_order_of_its_score(coverage, length):
     np.testing.assert_allclose([score for _, score in found], sorted((s for s, _ in expected), reverse=True), rtol=1e-5)
     scores = {tuple(ids): score for score, ids in expected}
     np.testing.assert_allclose([score for _, score in found], [scores[tuple(ids)] for ids, _ in found], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("early_stopping", "steps"), [(True, 3), (None, 4), (False, 4), ("never", 4)])
+def test_as_many_texts_as_beams_end_a_search_that_stops_early(early_stopping, steps):
+    """Two texts have ended after three steps; where longer is better by far a fourth one may still win."""
+    asked = []
+
+    def counted(token_ids, column, origin):
+        asked.append(column)
+        return FOLLOWS[token_ids], None
+
+    settings = decoding(beams=2, early_stopping=early_stopping, length_penalty=5.0)
+    found = searched(counted, [1], settings, end_id=END)[0][0]
+    assert asked == [*range(steps)]
+    assert (len(found) == 3) == (early_stopping is True)
+
+
+@pytest.mark.parametrize("options", [{}, {"beams": 3}, {"temperature": 1.0}])
+def test_forced_tokens_stand_first_and_last(options):
+    settings = decoding(forced_bos_token_id=1, forced_eos_token_id=2, min_new_tokens=3, **options)
+    for row in range(5):
+        ids, _ = search(step, [1], settings, end_id=END, row=row)
+        assert (len(ids), ids[0], ids[-1]) == (4, 1, 2)

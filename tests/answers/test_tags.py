@@ -10,7 +10,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 from kerasbert import answers
 from kerasbert.answers import Entity
 from kerasbert.answers.schemes import entities_of, has_spans, mended
-from kerasbert.answers.tags import window_of, windows
+from kerasbert.answers.tags import room_of, window_of, windows
 from kerasbert.errors import InputError
 from tests import tiny
 from tests.text.kinds import small_bpe, small_unigram
@@ -159,3 +159,8 @@ def test_a_threshold_is_of_the_words_of_an_entity_alone(low):
     assert [each.text for each in found.entities] == ["New York"]
     assert [each.text for each in kind.limited(found, None, 0.75).entities] == ([] if low in (1, 2) else ["New York"])
     assert kind.limited(found, None, 0.5) == found
+
+
+def test_the_room_of_a_row_is_what_special_tokens_and_branches_leave():
+    items = tiny.tokenizer().single  # [CLS], the text, [SEP]
+    assert (room_of(items, 18), room_of(items, 18, trees=True), room_of(items, 3)) == ((1, 16), (1, 12), (1, 1))
