@@ -1,6 +1,7 @@
 """Twenty updates lose what sentence-transformers' losses lose: the same weights, the same batches, no dropout, AdamW."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -114,3 +115,65 @@ def test_20_updates_lose_what_sentence_transformers_loses(name, tmp_path, monkey
         losses.append((float(loss), float(expected.detach())))
     assert max(abs(one - two) for one, two in losses) < 1e-4, losses
     assert abs(losses[-1][0] - losses[0][0]) > 1e-3
+
+
+@pytest.mark.full  # by hand: pip install datasets accelerate
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["ranking", "cosent", "matryoshka cosent"])
+def test_a_fine_tuning_loses_what_their_trainer_loses(name, tmp_path):
+    """`kb.finetune` and SentenceTransformerTrainer, 20 epochs of one batch: the same rate, decay and clip."""
+    datasets = pytest.importorskip("datasets")
+    pytest.importorskip("accelerate")
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+
+    theirs.make("BertModel", SIZES).save_pretrained(tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(tiny.tokenizer().vocabulary) + "\n")
+    theirs.transformers().BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
+    task, inputs, targets = setting(name)
+    flat = [(one, *other) if isinstance(other, tuple) else (one, other) for one, other in inputs[:12]]
+    scored = CASES[name][3] is not None
+    rows = [(*row, float(target)) for row, target in zip(flat, targets)] if scored else inputs[:12]
+    settings = {
+        "batch": 12,
+        "epochs": 20,
+        "length": 24,
+        "learning_rate": 1e-3,
+        "weight_decay": 0.1,
+        "warmup": 0,
+        "clip": 0.5,
+    }
+    settings |= {"optimizer_options": {"epsilon": 1e-5}, "log_every": 1, "evaluate_every": 0, "quiet": True}
+    settings |= {
+        "schedule": "polynomial",
+        "schedule_options": {"end": 1.0},
+    }  # the same rate for all: their line to 0 ends elsewhere
+    encoder = kb.import_checkpoint(tmp_path)
+    kb.finetune(encoder, task, {"train": rows, "dev": rows}, out=tmp_path / "run", **settings)
+    logs = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    ours = [log["loss"] for log in logs if "loss" in log]
+
+    model, loss_of = their_loss(name, tmp_path)
+    model.max_seq_length = 24
+    expected, forward = [], loss_of.forward
+    loss_of.forward = lambda *given: (expected.append(forward(*given)), expected[-1])[1]
+    columns = {f"text_{i}": [row[i] for row in flat] for i in range(len(flat[0]))}
+    columns |= {"label": [float(target) for target in targets[:12]]} if scored else {}
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(tmp_path / "theirs"),
+        num_train_epochs=20,
+        per_device_train_batch_size=12,
+        learning_rate=1e-3,
+        weight_decay=0.1,
+        adam_epsilon=1e-5,
+        max_grad_norm=0.5,
+        lr_scheduler_type="constant",
+        use_cpu=True,
+        report_to="none",
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    SentenceTransformerTrainer(model, arguments, datasets.Dataset.from_dict(columns), loss=loss_of).train()
+    found = [float(each.detach()) for each in expected]
+    assert len(found) == len(ours) == 20
+    assert max(abs(one - two) for one, two in zip(ours, found)) < 1e-4, (ours, found)
+    assert found[0] - found[-1] > 1e-2
