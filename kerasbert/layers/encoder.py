@@ -124,6 +124,7 @@ class Encoder(SpecModel):
     # whether its layers compute the same where S is unknown as they are traced: training takes one graph for all lengths then.
     # A subclass says so itself
     open_lengths: bool = True
+    padding_counts: bool = False  # whether numbers depend on how far a row is padded
     label_bias: bool = True  # whether the head of a classification adds one
     keeps_hidden: bool = False  # whether what is trained reads `hidden`, which a reversible stack drops in training
     label_head: Callable = LabelHead  # of a task

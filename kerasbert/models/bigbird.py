@@ -81,6 +81,7 @@ class BigBird(Encoder):
     """The encoder. Call: as its parent's; with `attention=True` or a `visible_matrix` long rows have all scores."""
 
     pooled_kinds = ("choice",)
+    padding_counts = True  # the last block of the padded row is seen by all, as in transformers
 
     @property
     def label_activation(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # of this Spec

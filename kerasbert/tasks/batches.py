@@ -27,7 +27,7 @@ class Encoded:
     Args:
         rows: unpadded. owners: int [rows], the text of each row, ascending.
         pad_id: of the tokenizer. declared: what the network reads. settings: input name -> number of a setting.
-        parts: of each text. kind: what an answer is.
+        parts: of each text. kind: what an answer is. lengths: what rows are padded to; empty: LENGTH_STEP's multiples.
     """
 
     rows: list[Row]
@@ -37,6 +37,7 @@ class Encoded:
     settings: Mapping[str, int] = dataclasses.field(default_factory=dict)
     parts: Sequence[Parts] = ()
     kind: Kind = dataclasses.field(default_factory=Kind)
+    lengths: Sequence[int] = ()
 
     @property
     def texts(self) -> int:
@@ -107,13 +108,16 @@ class Encoded:
     def arrays(
         self, indices: Iterable[int], longest: int, rows: int | None = None, lengths: Sequence[int] = ()
     ) -> dict[str, np.ndarray]:
-        """Inputs [rows, S] of some rows, padded to `rows` rows and to the next of `lengths`, else of LENGTH_STEP's multiples."""
+        """Inputs [rows, S] of some rows, padded to `rows` rows and to the next of `lengths`, else of its own."""
         chosen = [self.rows[i] for i in indices]
-        length = max(row.length for row in chosen)
-        length = next((each for each in lengths if each >= length), -(-length // LENGTH_STEP) * LENGTH_STEP)
-        length = min(longest, length)
+        length = min(longest, self.padded(max(row.length for row in chosen), lengths or self.lengths))
         settings: dict[str, Any] = {"pad_id": self.pad_id, "count": rows, "settings": self.settings}
         return inputs.arrays(self.declared, chosen, length, target=self.kind.target_length, **settings)
+
+    @staticmethod
+    def padded(length: int, lengths: Sequence[int]) -> int:
+        """The length that a row of that many tokens is padded to."""
+        return next((each for each in lengths if each >= length), -(-length // LENGTH_STEP) * LENGTH_STEP)
 
 
 def encode_texts(
@@ -229,7 +233,10 @@ def _training_rows(encoded: Encoded, batch: int, seed: int, start: int, together
 def ordered_batches(
     encoded: Encoded, longest: int, batch: int = 64
 ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """(indices, inputs) of all rows, shortest first."""
-    order = np.argsort([row.length for row in encoded.rows], kind="stable")
-    for i in range(0, len(order), batch):
-        yield order[i : i + batch], encoded.arrays(order[i : i + batch], longest)
+    """(indices, inputs) of all rows, shortest first; with `encoded.lengths` each is padded to the next of them."""
+    lengths = np.array([row.length for row in encoded.rows], int)
+    order = np.argsort(lengths, kind="stable")
+    bounds = np.searchsorted(lengths[order], list(encoded.lengths[:-1]), side="right")
+    for group in np.split(order, bounds):
+        for i in range(0, len(group), batch):
+            yield group[i : i + batch], encoded.arrays(group[i : i + batch], longest)

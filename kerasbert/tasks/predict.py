@@ -196,11 +196,19 @@ def check_task(model: keras.Model) -> None:
 
 
 def outputs(
-    model: keras.Model, texts: Texts, length: int | None = None, settings: Mapping[str, object] | None = None
+    model: keras.Model,
+    texts: Texts,
+    length: int | None = None,
+    settings: Mapping[str, object] | None = None,
+    lengths: Sequence[int] = (),
 ) -> Any:
-    """What a task's model gives for each row: logits [n, L] or values [n]; a list of [S, L] where tokens are answered."""
+    """What a task's model gives for each row: logits [n, L] or values [n]; a list of [S, L] where tokens are answered.
+
+    Args:
+        lengths: int, ascending, of which each row is padded to the next; by default to what its batch needs.
+    """
     check_task(model)
-    encoded = encoded_for(model, texts, length, settings)
+    encoded = dataclasses.replace(encoded_for(model, texts, length, settings), lengths=lengths)
     return outputs_of(model, encoded, longest(model, length))
 
 

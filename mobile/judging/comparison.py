@@ -2,7 +2,7 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,18 +29,26 @@ if TYPE_CHECKING:
 Outputs = np.ndarray | list[np.ndarray]  # of rows: float32 [rows, C], or for tokens a list of [S, C]
 
 
-def reference(model: "keras.Model", texts: Texts, length: int, tokenizer: Tokenizer | None = None) -> Outputs:
+def reference(
+    model: "keras.Model",
+    texts: Texts,
+    length: int,
+    tokenizer: Tokenizer | None = None,
+    lengths: Sequence[int] = (),
+) -> Outputs:
     """What the Keras model says of each row, in the meaning of the file's output.
 
     Args:
         length: int, tokens that it reads.
-        tokenizer: another than its own.
+        tokenizer: another than its own. lengths: as of `predict.outputs`; of a task's model.
     """
     kind = kind_of(model).answers
     with _reading(model, tokenizer or model.tokenizer):
         if getattr(model, "task", None) is None:
             return predict.encode(model, texts, length=length)
-        rows = [np.atleast_1d(kind.probabilities(row)) for row in predict.outputs(model, texts, length)]
+        rows = [
+            np.atleast_1d(kind.probabilities(row)) for row in predict.outputs(model, texts, length, lengths=lengths)
+        ]
     return rows if kind.per_token else np.stack(rows)
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -217,15 +217,23 @@ def _references(file: Design, cases: Cases) -> References:
     rows = comparison.encoded(model, texts, longest, reader).rows
     check_places(kind_of(model).answers.inputs, rows)
     windows = len(rows) != len(texts)
-    if any(lost.values()) or longest > own or windows:
-        said = comparison.reference(model, texts, longest, reader)
-    if windows or len(expected) != len(said):  # other rows at another length
+    padded = _padded(file, cases)
+    if any(lost.values()) or longest > own or windows or padded:
+        said = comparison.reference(model, texts, longest, reader, padded)
+    if windows or padded or len(expected) != len(said):  # other rows at another length
         expected, own = said, longest
 
     def encode(texts: Any) -> tuple[Any, Any]:
         return comparison.encoded(model, texts, own), comparison.encoded(model, texts, longest, reader)
 
     return References(lost, expected, said, encode, time.perf_counter() - started)
+
+
+def _padded(file: Design, cases: Cases) -> Sequence[int]:
+    """What the file pads rows to, where their numbers depend on it; else nothing."""
+    if not getattr(getattr(file.model, "encoder", file.model), "padding_counts", False):
+        return ()
+    return range(1, cases.sizes[-1] + 1) if file.bundle.any_length else cases.sizes
 
 
 def _first_lines(out: Path, file: Design, cases: Cases) -> Json:

@@ -56,6 +56,7 @@ OWN = {
 }
 # a choice among a row's sentences wants more of them than 64 tokens hold
 LENGTHS, SETTINGS = {"quick_thoughts": 256}, {"quick_thoughts": {"sentences": 16}}
+SETTINGS["macbert"] = {"mask": 0.0, "random": 0.9}  # without word vectors: random words in the place of similar ones
 # objectives that no family has as its own -> the family that is trained with it
 OTHERS = {"recurrent_lm": "sa-lstm", "tsdae": "bert"}
 # losses whose targets are tokens of the text, or sentences of a row
@@ -69,7 +70,7 @@ def family_of(objective: str) -> registry.Family:
 
 
 def run(objective: str, strategy: str, folder: Path) -> dict:
-    """Entropy of the targets, nats; mean losses of the last updates by name."""
+    """The objective and its updates; entropy of the targets, nats; mean losses of the last updates by name."""
     family = registry.families().get(objective) or family_of(objective)
     name, objective = objective, family.objective if objective in registry.families() else objective
     kind = registry.objective(objective)
@@ -104,7 +105,7 @@ def run(objective: str, strategy: str, folder: Path) -> dict:
     else:
         written = family.kind != "encoder" or issubclass(kind, TextToText)
         entropy = of_written(kind, family, records) if written else Objective.baseline(records)["entropy"]
-    return {"entropy": entropy, "losses": losses}
+    return {"objective": objective, "updates": steps, "entropy": float(entropy), "losses": losses}
 
 
 def of_sentences(kind: type[Sentences], settings: Any, records: Records) -> float:

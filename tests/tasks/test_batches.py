@@ -1,5 +1,7 @@
 """Rows of texts and their batches: by hand, on rows without a tokenizer."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -92,6 +94,15 @@ def test_training_goes_on_from_any_update_and_fills_up_with_weight_0():
         np.array_equal(a["label"], b["label"])
         for a, b in zip(take(0, 3), training_batches(rows, targets.tolist(), **settings))
     )
+
+
+def test_rows_are_padded_to_the_next_of_the_lengths_that_are_asked_for():
+    """Whatever rows stand beside them."""
+    asked = dataclasses.replace(encoded([5, 3, 9, 3, 4]), lengths=(4, 6, 10))
+    found = [(order.tolist(), arrays["token_ids"].shape) for order, arrays in ordered_batches(asked, 10, 2)]
+    assert found == [([1, 3], (2, 4)), ([4], (1, 4)), ([0], (1, 6)), ([2], (1, 10))]
+    every = dataclasses.replace(asked, lengths=range(1, 11))
+    assert [arrays["token_ids"].shape[1] for _, arrays in ordered_batches(every, 10, 64)] == [3, 4, 5, 9]
 
 
 def test_ordered_batches_begin_with_the_shortest():
