@@ -92,7 +92,8 @@ class Graph:
         self.prompts = [signatures.Prompts(known)] if (known := prompts_of(self.kind)) else []
         # a function for several signatures, so that the file holds it once
         self.shared = tf.function(lambda given: self.served(given, self.kind), autograph=False)
-        self.network = tf.function(self.answers, autograph=False)
+        # not inlined: a process compiles a network once, when the first rows of its sort come, whichever branch calls it
+        self.network = tf.function(self.answers, autograph=False, experimental_attributes={"_noinline": True})
         self.one_row = type(self.kind).served is TaskKind.served
         if self.one_row:
             _check_filled(self.kind, self.reads)

@@ -63,13 +63,15 @@ def test_one_text_has_a_graph_of_its_own_with_the_same_answers(served):
         np.testing.assert_allclose(alone, [expected], atol=1e-6)
     assert np.abs(together - together[0]).max() > 1e-3
     file = saved_model_pb2.SavedModel.FromString((served / "saved_model.pb").read_bytes())
-    sizes = [  # of shapes that are worked out while it runs
-        sum(node.op in ("Pack", "ConcatV2") for node in function.node_def)
+    networks = [
+        function
         for function in file.meta_graphs[0].graph_def.library.function
         if any(node.op == "MatMul" for node in function.node_def)
     ]
-    one, several = sorted(sizes)  # every signature calls these two
+    sizes = [sum(node.op in ("Pack", "ConcatV2") for node in function.node_def) for function in networks]
+    one, several = sorted(sizes)  # of shapes that are worked out while it runs; every signature calls these two
     assert one <= 4 < several
+    assert all(function.attr["_noinline"].b for function in networks)  # else every branch compiles them
 
 
 def test_a_card_lies_beside_it_that_names_the_import(classifier, served):
