@@ -90,10 +90,15 @@ WRONG = [  # body, path, status, what is said
     ({"instances": "a"}, PREDICT, 400, "to be a list/array"),
     ({"instances": ["a"]}, PREDICT, 400, "expecting list of objects of n, text"),
     ({"instances": [row("a", 1), "a"]}, PREDICT, 400, "item 1 of 'instances' is unlike item 0"),
-    ({"instances": [row("a", 1), {"text": "a"}]}, PREDICT, 400, "Missing named input: n in element 1"),
+    (
+        {"instances": [row("a", 1), {"text": "a"}]},
+        PREDICT,
+        400,
+        "input: n in element 1 of 'instances' list. Expected: n, text",
+    ),
     ({"instances": [row("a", 1) | {"x": 1}]}, PREDICT, 400, 'does not have named input: "x". Expected: n, text'),
     ({"inputs": ["a"]}, PREDICT, 400, "expecting an object of n, text"),
-    ({"inputs": {"text": ["a"]}}, PREDICT, 400, "Missing named input: n"),
+    ({"inputs": {"text": ["a"]}}, PREDICT, 400, "Missing named input: n in 'inputs' object. Expected: n, text"),
     ({"inputs": {"text": ["a"], "n": [1], "y": 1}}, PREDICT, 400, 'does not have named input: "y"'),
     ({"inputs": {"text": ["a"], "n": ["1"]}}, PREDICT, 400, 'input n: JSON Value: "1" is not of expected type: int32'),
     ({"inputs": {"text": ["a"], "n": [1.5]}}, PREDICT, 400, "JSON Value: 1.5 is not of expected type: int32"),
@@ -114,7 +119,12 @@ WRONG = [  # body, path, status, what is said
     ({"inputs": {"text": "a", "n": 1}}, PREDICT, 400, "the input text is a list of strings [B]"),
     ({"inputs": {"text": ["a", "b"], "n": [1]}}, PREDICT, 400, "as many rows of text as of n"),
     ({"inputs": {"text": ["a"], "n": [-1]}}, PREDICT, 400, "n is at least 0"),
-    ({"signature_name": "no", "inputs": []}, PREDICT, 400, 'name: "no" not found in signature def'),
+    (
+        {"signature_name": "no", "inputs": []},
+        PREDICT,
+        400,
+        '"no" not found in signature def. All: lists, one, serving_default',
+    ),
     ({"signature_name": 3, "inputs": []}, PREDICT, 400, "'signature_name' key must be a string value"),
     ({"signature": "one", "inputs": []}, PREDICT, 400, 'no key "signature" in a request'),
     ({}, "/v1/models/no:predict", 404, "Servable not found for request: Latest(no)"),
@@ -185,6 +195,26 @@ def test_wrong_calls_over_grpc(tiny):
         assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert asked(predict_request(text=text, n=number).SerializeToString(), timeout=20)
     assert call(tiny.ports[1], "Predict", predict_request(text=text, n=number)).model_spec.version.value == 3
+
+
+def test_a_status_over_grpc_quotes_of_long_names_what_a_client_takes(tiny):
+    """It was RESOURCE_EXHAUSTED, "received metadata size exceeds hard limit", of which a client thinks that it may try again."""
+    text, number = [b"a"], np.array([1], "int32")
+    for letter in ("x", "\u65e5"):
+        name = letter * 20_000
+        wrong = [
+            (
+                predict_request(name, text=text, n=number),
+                "NOT_FOUND",
+                f"Servable not found for request: Latest({letter}",
+            ),
+            (predict_request(signature=name), "FAILED_PRECONDITION", "not found. All: lists, one, serving_default"),
+            (predict_request(text=text, n=number, **{name: number}), "INVALID_ARGUMENT", f"Sent extra: {{{letter}"),
+        ]
+        for request, code, said in wrong:
+            with pytest.raises(grpc.RpcError, match=".") as error:
+                call(tiny.ports[1], "Predict", request)
+            assert (error.value.code().name, said in error.value.details()) == (code, True), error.value.details()
 
 
 def test_a_fault_of_the_model_is_told_to_the_caller_and_on_stderr(tiny, monkeypatch, capsys):

@@ -103,10 +103,11 @@ def _of_rows(rows: Any, types: Mapping[str, str], optional: set[str]) -> dict[st
 
 
 def _check_names(given: Mapping[str, object], types: Mapping[str, str], optional: set[str], where: str) -> None:
+    expected = f"Expected: {', '.join(sorted(types))}"
     if missing := sorted(types.keys() - given.keys() - optional):
-        raise invalid(f"Missing named input: {missing[0]} in {where}")
+        raise invalid(f"Missing named input: {missing[0]} in {where}. {expected}")
     if extra := sorted(given.keys() - types.keys()):
-        raise invalid(f"{where} does not have named input: {_short(extra[0])}. Expected: {', '.join(sorted(types))}")
+        raise invalid(f"{where} does not have named input: {_short(extra[0])}. {expected}")
 
 
 def _array(value: Any, dtype: str, where: str) -> np.ndarray:

@@ -80,7 +80,8 @@ class Loaded:
         """
         if (name or DEFAULT) not in self.definitions:
             known = ", ".join(sorted(self.definitions))
-            raise CallError("FAILED_PRECONDITION", f'Serving signature key "{name or DEFAULT}" not found. All: {known}')
+            line = f'Serving signature key "{name[:100] or DEFAULT}" not found. All: {known}'
+            raise CallError("FAILED_PRECONDITION", line)
         return self.definitions[name or DEFAULT]
 
     def checked(self, name: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

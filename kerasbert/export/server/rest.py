@@ -72,7 +72,8 @@ class Rest:
             request = json_arrays.request(body)
             signature = request.get("signature_name") or "serving_default"
             if signature not in chosen.loaded.definitions:
-                raise invalid(f'Serving signature name: "{signature[:100]}" not found in signature def')
+                known = ", ".join(chosen.loaded.definitions)
+                raise invalid(f'Serving signature name: "{signature[:100]}" not found in signature def. All: {known}')
             definition = chosen.loaded.definitions[signature]
             return signature, json_arrays.arrays(request, definition), "instances" in request
 

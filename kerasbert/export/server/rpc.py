@@ -18,6 +18,7 @@ from kerasbert.export.server.said import fault
 from kerasbert.export.status import CODES, CallError, invalid
 
 Method = Callable[[Any], Awaitable[Any]]
+SENTENCE = 2000  # bytes, up to 6000 as gRPC sends them: clients refuse a status of more than 8 kB
 
 
 class Rpc:
@@ -121,6 +122,12 @@ def _spec(spec: Any, name: str, number: int, signature: str = "") -> None:
     spec.name, spec.signature_name, spec.version.value = name, signature, number
 
 
+def _short(line: str) -> str:
+    """A sentence in at most SENTENCE bytes and three dots."""
+    data = line.encode("utf-8", "replace")
+    return line if len(data) <= SENTENCE else data[:SENTENCE].decode("utf-8", "ignore") + "..."
+
+
 def _handler(name: str, asked: str, method: Method) -> grpc.RpcMethodHandler:
     """What gRPC calls: a wrong message and a refusal become a status with a sentence."""
 
@@ -132,8 +139,8 @@ def _handler(name: str, asked: str, method: Method) -> grpc.RpcMethodHandler:
                 raise invalid(f"the message is no {asked}: {error}") from error
             return (await method(request)).SerializeToString()
         except CallError as error:
-            return await context.abort(getattr(grpc.StatusCode, error.code), str(error))
+            return await context.abort(getattr(grpc.StatusCode, error.code), _short(str(error)))
         except Exception as error:
-            return await context.abort(grpc.StatusCode.INTERNAL, fault(name, error))
+            return await context.abort(grpc.StatusCode.INTERNAL, _short(fault(name, error)))
 
     return grpc.unary_unary_rpc_method_handler(call)
