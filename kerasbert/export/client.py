@@ -184,10 +184,17 @@ def _address(url: str) -> urllib.parse.SplitResult:
 
 def _listed(name: str, value: Any) -> list:
     """The rows of an input."""
-    rows = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(rows, str | bytes) or not isinstance(rows, Sequence):
+    rows = list(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else _plain(value)
+    if not isinstance(rows, list):
         raise InputError(f"the input {name} is a list with a value for each row. Received: {type(value).__name__}")
-    return list(rows)
+    return _plain(rows)
+
+
+def _plain(value: Any) -> Any:
+    """Python's own numbers and strings of NumPy's and the like, also within lists."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _joined(parts: Sequence[Mapping[str, list]]) -> dict[str, list]:

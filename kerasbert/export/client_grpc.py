@@ -66,7 +66,8 @@ class Grpc:
         try:
             if dtype != "object":
                 found = np.array(rows)
-                right = not found.size or np.can_cast(found.dtype, dtype, "same_kind")
+                same = np.can_cast(found.dtype, dtype, "same_kind") and (found.dtype == bool) == (dtype == "bool")
+                right = not found.size or same
                 if not right or ((found.astype(dtype) != found).any() and dtype.startswith(("int", "uint"))):
                     raise ValueError(f"numbers of {dtype}")
                 return found.astype(dtype)
@@ -77,6 +78,8 @@ class Grpc:
             whole = np.empty(len(flat), object)
             whole[:] = flat
             return whole.reshape(found.shape)
+        except UnicodeEncodeError as error:
+            raise InputError(f"the input {name} cannot be sent: half of a surrogate pair in a string") from error
         except (ValueError, OverflowError, TypeError) as error:
             raise InputError(f"the input {name} cannot be sent. Expected: {error}") from error
 

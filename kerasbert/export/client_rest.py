@@ -48,7 +48,10 @@ class Rest:
 
     def predict(self, spec: Spec, inputs: Mapping[str, list], signatures: Any) -> Call:
         columns = {name: _jsonable(value) for name, value in inputs.items()}
-        body = json.dumps({"signature_name": spec[2], "inputs": columns}).encode()
+        try:
+            body = json.dumps({"signature_name": spec[2], "inputs": columns}).encode()
+        except TypeError as error:
+            raise InputError(f"the inputs cannot be sent: {error}") from error
         path = self._path(spec, ":predict")
 
         def call(seconds: float) -> dict[str, list]:

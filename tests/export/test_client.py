@@ -1,6 +1,7 @@
 """The client against `kerasbert serve`, and against servers that fail in each way."""
 
 import contextlib
+import datetime
 import http.server
 import json
 import shutil
@@ -87,6 +88,10 @@ def test_rest_and_grpc_give_the_same(tiny):
             found.append((client.predict(given), client.status(), client.signatures()))
             assert client.predict(["é", "abc"], signature="one") == {"length": [1, 3]}
             assert client.predict({"text": [], "n": []})["shout"] == []
+            given_of_numpy = {"text": (np.str_("a"), np.bytes_(b"b")), "n": [np.int64(0), np.int32(3)]}
+            assert client.predict(given_of_numpy)["shout"] == ["A", "B"]
+            lists = {"choices": [np.array(["a", "b"]), ["c", np.str_("d")]], "counts": np.array([2, 1])}
+            assert client.predict(lists, signature="lists")["picked"] == [["a", "b"], ["c", ""]]
     assert found[0] == found[1]
     answer, status, signatures = found[0]
     assert answer["shout"] == ["A", "é", "LONG " * 50]
@@ -130,6 +135,11 @@ def test_refusals_are_errors_with_a_code(tiny):
             client.predict({"text": "abc", "n": [1]})
         with pytest.raises(InputError, match="serving_default has the inputs n, text: give"):
             client.predict(["a"])
+        for text, n in ((["a"], [True]), (["caf\udce9"], [1]), ([datetime.date.min], [1])):
+            with pytest.raises(
+                (InputError, CallError), match="cannot be sent|of expected type: int32|half of a surrogate"
+            ):
+                client.predict({"text": text, "n": n})
     with pytest.raises(InputError, match="the input n cannot be sent"):
         client.predict({"text": ["a"], "n": [1.5]})
 
