@@ -68,6 +68,7 @@ REPLACED = {
     "kerasbert/export/model_card.py": "the head of a README, of which the licence is read",
     "kerasbert/export/serve_check.py": "a damaged list of sums, whose lines are then missed",
     "kerasbert/export/server/examples.py": "an answer, of which json has no bytes",
+    "kerasbert/export/server/rpc.py": "the sentence of a status, which gRPC sends as UTF-8",
     "kerasbert/export/server/loaded.py": "a sentence of TensorFlow's that quotes a caller's bytes",
     "kerasbert/export/server/json_arrays.py": "an answer, of which json has no bytes",
     "kerasbert/tasks/choice.py": GIVEN,
@@ -153,8 +154,8 @@ def test_bytes_are_replaced_only_where_it_is_said_why():
             if errors in ("replace", "ignore", "surrogateescape", "backslashreplace"):
                 found.add((str(path.relative_to(ROOT)), errors))
     ignoring = {name for name, errors in found if errors != "replace"}
-    # to show a word's bytes; to look at the head of a file; to hash texts
-    shown = ("checkpoints/vector_text", "data/reading", "tasks/token_cache", "testing/tokenizers")
+    # to show a word's bytes; to look at the head of a file; the head of a sentence; to hash texts
+    shown = ("checkpoints/vector_text", "data/reading", "export/server/rpc", "tasks/token_cache", "testing/tokenizers")
     assert ignoring == {f"kerasbert/{name}.py" for name in shown}
     assert {name for name, errors in found if errors == "replace"} == REPLACED.keys()
 
@@ -229,7 +230,7 @@ OTHER = {  # lists of something else, or where one str means another thing
     *(
         f"{name}.{names}"
         for name in ("finetune", "finetune_tasks")
-        for names in ("columns", "dims", "label_column", "label_names")
+        for names in ("columns", "depths", "dims", "label_column", "label_names")
     ),
     "zero_shot.labels",  # one label has nothing to be compared with, and is refused
 }

@@ -17,12 +17,7 @@ from tests.checkpoints import reference, theirs
 
 # patterns of tensors that are dropped without a look -> why
 UNSEEN = {
-    "*/adam_m": "slots of an optimizer",
-    "*/adam_v": "slots of an optimizer",
-    "*/lamb_m": "slots of an optimizer",
-    "*/lamb_v": "slots of an optimizer",
-    "*/Adam": "slots of an optimizer",
-    "*/Adam_1": "slots of an optimizer",
+    **{f"*/{name}": "slots of an optimizer" for name in ("adam_m", "adam_v", "lamb_m", "lamb_v", "Adam", "Adam_1")},
     "global_step": "of the training",
     "beta?_power": "of an optimizer",
     "generator/*": "another network, which pretraining alone has",
