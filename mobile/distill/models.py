@@ -77,8 +77,8 @@ def find_student(
         InputError: no such model, another tokenizer than the teacher's, a vocabulary that does not hold its ids, more
             layers than the teacher's.
     """
-    changes, most = dict(changes or {}), teacher.spec.blocks.layers
     registry.family(teacher.family).needs_blocks("its layers cannot be imitated")
+    changes, most = dict(changes or {}), teacher.spec.blocks.layers
     if isinstance(student, str) and (student == "half" or student.isdecimal()):
         student = max(1, most // 2) if student == "half" else int(student)
     if type(student) is int:
