@@ -31,13 +31,18 @@ def rotate(x: Tensor, places: Tensor, theta: float, interleaved: bool = False) -
     """
     half = x.shape[-1] // 2
     speeds = (theta ** (-np.arange(half) / half)).astype("float32")
-    angles = ops.expand_dims(ops.expand_dims(ops.cast(places, "float32"), -1) * speeds, 1)  # [B or 1, 1, S, D/2]
+    speeds = np.repeat(speeds, 2) if interleaved else speeds
+    angles = ops.expand_dims(ops.expand_dims(ops.cast(places, "float32"), -1) * speeds, 1)  # [B or 1, 1, S, D or D/2]
     cosine, sine, wide = ops.cos(angles), ops.sin(angles), ops.cast(x, "float32")
-    one, other = (wide[..., ::2], wide[..., 1::2]) if interleaved else (wide[..., :half], wide[..., half:])
-    turned = one * cosine - other * sine, other * cosine + one * sine
-    if interleaved:
-        return ops.cast(ops.reshape(ops.stack(turned, axis=-1), ops.shape(x)), x.dtype)
-    return ops.cast(ops.concatenate(turned, axis=-1), x.dtype)
+    if interleaved:  # a product with a small matrix: on a phone half the time of strides of 2
+        return ops.cast(wide * cosine + ops.matmul(wide, _partners(half)) * sine, x.dtype)
+    one, other = wide[..., :half], wide[..., half:]
+    return ops.cast(ops.concatenate([one * cosine - other * sine, other * cosine + one * sine], axis=-1), x.dtype)
+
+
+def _partners(pairs: int) -> np.ndarray:
+    """float32 [D, D]: x @ it has -x[2i + 1] at 2i and x[2i] at 2i + 1."""
+    return np.kron(np.eye(pairs, dtype="float32"), np.array([[0, 1], [-1, 0]], "float32"))
 
 
 def check_head_size(size: int) -> None:
