@@ -157,6 +157,7 @@ def fork(request: Mapping[str, Any]) -> int:
     """A child's pid; in the child 0, with its own place, environment and files."""
     opened = [os.open(path, os.O_RDWR | os.O_CREAT, 0o600) for path in (os.devnull, *request["to"])]
     if not (pid := os.fork()):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as a shell leaves it, where nohup started the tests too
         os.environ.update(request["env"])
         os.chdir(request["cwd"])
         for number, file in enumerate(opened):

@@ -342,16 +342,7 @@ def test_it_listens_on_ipv6(folder):
         assert link.recv(100).startswith(b"HTTP/1.1 200 OK")
 
 
-@pytest.fixture
-def heard():
-    """SIGHUP as a shell leaves it, where nohup started the tests too."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_when_it_answers_and_while_it_loads(number, folder):
     from tests.export.test_served_models import process

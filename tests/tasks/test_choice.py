@@ -130,7 +130,9 @@ def test_swag(tmp_path):
     assert rows.targets.tolist() == [2]
     test = write(tmp_path / "test.csv", HEADER.removesuffix(",label"), row.removesuffix(",2"))
     assert read_rows(task, test, targets=False).texts == rows.texts
-    with pytest.raises(InputError, match="test.csv has no column .label..*A file without answers can only be predicted"):
+    with pytest.raises(
+        InputError, match="test.csv has no column .label..*A file without answers can only be predicted"
+    ):
         read_rows(task, test)
 
 
