@@ -305,7 +305,8 @@ def _benchmark(options: argparse.Namespace) -> None:
 
         check_texts([options.texts])
         texts = _timed(Path(options.file), options)
-    how = {"threads": options.threads} if Path(options.file).is_dir() else loading(options)
+    of_directory = {"threads": options.threads, "plugin": options.plugin}
+    how = of_directory if Path(options.file).is_dir() else loading(options)
     check_read(options, "rounds")
     from .pipeline.benchmark import benchmark
 

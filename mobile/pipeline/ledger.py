@@ -191,5 +191,6 @@ def _times(path: Path, texts: Sequence[object]) -> Json:
         sample.write_text("\n".join(map(line, texts[:TIMED])) + "\n", encoding="utf-8")
         pair = () if isinstance(texts[0], str) else ("--pair",)
         plugins = (part for file in registry.plugin_files() for part in ("--plugin", file))
-        arguments = ("--texts", sample, "--rounds", 2, "--json", "--no-cache", *pair, *plugins)
+        plain = () if path.is_dir() else ("--no-cache",)  # of a .tflite
+        arguments = ("--texts", sample, "--rounds", 2, "--json", *plain, *pair, *plugins)
         return json.loads(processes.mobile("benchmark", path, *arguments, tensorflow=path.is_dir()))
