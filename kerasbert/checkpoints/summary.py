@@ -13,8 +13,9 @@ LISTED = 10  # labels of which a line has room
 KINDS = {"encoder": "an encoder", "decoder": "a decoder", "seq2seq": "an encoder and a decoder"}  # of a family
 
 
-def parameters(tensors: Safetensors) -> int:
-    """How many numbers the weights of a model have, those of its heads left out."""
+def parameters(directory: str | os.PathLike) -> int:
+    """How many numbers the weights of a model directory have, those of its heads left out."""
+    tensors = Safetensors(os.path.join(directory, WEIGHTS))
     return sum(math.prod(tensors.shape(name)) for name in tensors.names() if not name.startswith("heads/"))
 
 
@@ -23,7 +24,7 @@ def lines(directory: str | os.PathLike) -> list[str]:
     info, tensors = read_model_json(directory), Safetensors(os.path.join(directory, WEIGHTS))
     layers, hidden = specs.maybe(info.spec, "blocks.layers"), specs.maybe(info.spec, "hidden")
     size = [f"{layers} layers" if layers else "", f"width {hidden}" if hidden else ""]
-    shown = ", ".join([*filter(None, size), f"{parameters(tensors):,} parameters"])
+    shown = ", ".join([*filter(None, size), f"{parameters(directory):,} parameters"])
     tokenizer = held_tokenizer(directory)
     read = "no tokenizer, so that it reads no text: name the folder or the file of one with --tokenizer"
     if tokenizer is not None:

@@ -69,7 +69,7 @@ MORE: Mapping[str, tuple[str, str]] = {  # command -> two examples beside the fi
     "samples": ("kerasbert samples data", "kerasbert samples data --overwrite"),
     "docs": ("kerasbert docs", "kerasbert docs data-formats"),
     "list": ("kerasbert list tasks", "kerasbert list models --json"),
-    "show": ("kerasbert show albert/base", "kerasbert show roberta/base --diff bert/base"),
+    "show": ("kerasbert show runs/reviews", "kerasbert show roberta/base --diff bert/base"),
     "check-tpu": (
         "kerasbert check-tpu bert/large --topology v5p:2x2x1 --precision mixed_bfloat16",
         "kerasbert check-tpu electra/small --batch 64 --lower-only",

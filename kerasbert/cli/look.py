@@ -55,10 +55,12 @@ def _plugged_models() -> list[dict[str, Any]]:
 
 
 def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """A row as the index has it; from the index itself for a model that ships and is not changed."""
+    """A row as the index has it; from the index itself for a model that ships and is not changed, `told` of a directory."""
     from kerasbert import registry
     from kerasbert import spec as specs
 
+    if os.path.isdir(name):
+        return _of_directory(name, changes)
     row = registry.shipped_model(name)
     if row and not changes:
         return row
@@ -72,12 +74,27 @@ def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
     return about | {"parameters": models.parameters(family.encoder, spec), "spec": specs.to_dict(spec)}
 
 
+def _of_directory(path: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """What a model directory holds, without TensorFlow."""
+    from kerasbert import registry
+    from kerasbert import spec as specs
+    from kerasbert.checkpoints import source, summary
+    from kerasbert.checkpoints.directory import read_model_json
+
+    source.check(path)
+    if changes:
+        raise InputError(f"{path} has weights of its own: --set is of a model by its name, such as bert/base")
+    info = read_model_json(path)
+    about = {"kind": registry.family(info.family).kind, "parameters": summary.parameters(path)}
+    return about | {"spec": specs.to_dict(info.spec), "told": summary.lines(path)}
+
+
 def _show_model(options: argparse.Namespace) -> None:
     from kerasbert import spec as specs
 
     model = _model(options.model, changes_of(options.set))
     shown = {"name": options.model, "kind": model["kind"], "parameters": model["parameters"], "spec": model["spec"]}
-    lines = [f"{options.model}: {shown['parameters']:,} parameters{_OF[model['kind']]}"]
+    lines = model.get("told") or [f"{options.model}: {shown['parameters']:,} parameters{_OF[model['kind']]}"]
     fields = specs.leaves(shown["spec"])
     if options.diff:
         others = specs.leaves(_model(options.diff, {})["spec"])
@@ -137,9 +154,9 @@ def add(command: Declare) -> None:
     add.add_argument("what", choices=["models", "objectives", "tasks", "tokenizers"])
     add.add_argument("--json", action="store_true")
 
-    add = command("show", _show_model, "a model's Spec and its parameters, counted without allocating them")
-    add.add_argument("model", metavar="MODEL/SIZE")
-    add.add_argument("--diff", metavar="OTHER")
+    add = command("show", _show_model, "a model's Spec and its parameters, by its name or of a directory")
+    add.add_argument("model", metavar="MODEL/SIZE", help="or a model directory")
+    add.add_argument("--diff", metavar="OTHER", help="a name or a directory too: the fields that differ")
     add.add_argument("--json", action="store_true")
     set_option(add)
 

@@ -1,5 +1,7 @@
 """What `import` says of what came in: family, size, task and labels, tokenizer, and what of the checkpoint is left out."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -55,3 +57,17 @@ def test_the_heads_of_a_pretraining_are_named_and_not_counted(tmp_path):
     )
     assert first == f"bert/base: 12 layers, width 768, {told}"
     assert second == UNREAD
+
+
+def test_show_says_it_of_a_directory_with_its_spec(tmp_path, capsys):
+    weights = Weights(family("bert").spec.derive({"hidden": 24}), {"a/kernel": np.zeros((3, 4), "float32")})
+    save_model(tmp_path / "run", encoder=weights, name="bert/base")
+    assert main(["show", str(tmp_path / "run")]) == 0
+    first, second, *fields = capsys.readouterr().out.splitlines()
+    assert [first, second] == summary.lines(tmp_path / "run")
+    assert "  hidden: 24" in fields
+    assert main(["show", "bert/base", "--diff", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["  hidden: 768 | 24"]
+    assert main(["show", str(tmp_path / "run"), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["kind"], shown["parameters"], shown["spec"]["hidden"]) == ("encoder", 12, 24)
