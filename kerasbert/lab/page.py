@@ -65,8 +65,8 @@ def page(found: Mapping[str, Any]) -> str:
             "soft",
         ),
         "<h2>What the claim needs</h2>",
-        _p(found["needs"]),
-        _p(found["note"]) if found["note"] else "",
+        _p(_sentence(found["needs"])),
+        _p(_sentence(found["note"])) if found["note"] else "",
         _p(f"All updates were multiplied by {found['factor']:.2f} to fit the budget.") if found["factor"] < 1 else "",
         _p(f"Pretrained on {found['text']}.") if found["text"] else "",
     ]
@@ -82,13 +82,17 @@ def _drawn(found: Mapping[str, Any]) -> list[str]:
         arm["arm"]: (arm["low"], arm["high"], [v for v in arm["figures"].values() if v is not None]) for arm in arms
     }
     return [
-        pictures.intervals(rows, found["figure"]["name"]),
+        pictures.intervals(rows, found["figure"].get("axis", found["figure"]["name"])),
         _p(
             f"A ring is a seed, the diamond the mean of the {found['seeds']}, the line Student's t-interval at 95%. Lines that "
             "overlap may still belong to arms that differ, for the arms of a seed share their draws: the comparisons below say "
             "whether they do."
         ),
     ]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _p(text: str, style: str = "") -> str:

@@ -32,7 +32,8 @@ class Experiment:
         title: of the page.
         claim: what the paper says. source: where.
         minutes: float, about so many on two cores with SEEDS seeds.
-        figure: {"of": "pretrain" or "test", "name": metric, "higher": whether more is better, "told": what it is}.
+        figure: {"of": "pretrain" or "test", "name": metric, "higher": whether more is better, "told": what it is, "axis": of
+            the picture, if arms have several metrics}.
         arms: name -> {step: settings}, with all of the base.
         compare: {"better", "worse"}: names of arms; or {"slope": arms, "sign": -1}: a power law in the parameters.
         needs: what the claim needs to be seen as in the paper.
