@@ -20,11 +20,12 @@ def arm_rows(found: Mapping[str, Any]) -> list[list[str]]:
 
 
 def compared_rows(found: Mapping[str, Any]) -> list[list[str]]:
-    """A row for each comparison: what, mean, interval at its level, verdict."""
+    """A row for each comparison: what, mean, how many seeds lie on the claim's side, interval at its level, verdict."""
     return [
         [
             each["told"],
             f"{each['mean']:+.4f}" if "mean" in each else "",
+            f"{each['agree']} of {len(each['by_seed'])}",
             f"{each['low']:+.4f} to {each['high']:+.4f}" if "mean" in each else "",
             f"{each['level']:.1%}",
             each["verdict"],
@@ -34,7 +35,7 @@ def compared_rows(found: Mapping[str, Any]) -> list[list[str]]:
 
 
 ARMS = ("arm", "mean", "95% interval", "parameters", "by seed")
-COMPARED = ("comparison", "mean", "interval", "level", "verdict")
+COMPARED = ("comparison", "mean", "seeds", "interval", "level", "verdict")
 
 
 def text(found: Mapping[str, Any]) -> str:
@@ -60,8 +61,8 @@ def page(found: Mapping[str, Any]) -> str:
         report.html_table(COMPARED, compared_rows(found), "Comparisons"),
         _p(
             "Two arms of a seed share their draws, so they are compared in pairs: a two-sided t-test of the differences over "
-            "the seeds, at 5% divided by the number of comparisons. Seen: the interval lies on the claim's side of 0; "
-            "opposite: on the other; else not seen, which does not mean that there is no difference.",
+            "the seeds, at 5% divided by the number of comparisons. The seeds counted lie on the claim's side of 0. Seen: the "
+            "interval lies there; opposite: on the other side; else not seen, which does not mean that there is no difference.",
             "soft",
         ),
         "<h2>What the claim needs</h2>",

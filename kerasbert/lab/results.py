@@ -53,7 +53,10 @@ def _arm(name: str, lines: Lines) -> Json:
 
 
 def _compared(each: Mapping[str, Any], experiment: Experiment, lines: Lines, seeds: int, level: float) -> Json:
-    """A comparison: its value of every seed, their mean and interval, the verdict; none where a seed lacks a figure."""
+    """A comparison: its value of every seed, how many agree with the claim, their mean and interval, the verdict.
+
+    There is no verdict where a seed lacks a figure.
+    """
     figures: dict[tuple[str, int], Any] = {(line["arm"], line["seed"]): line.get("figure") for line in lines}
     parameters: dict[str, Any] = {line["arm"]: line.get("parameters") for line in lines}
     arms = each.get("slope") or (each["better"], each["worse"])
@@ -66,10 +69,11 @@ def _compared(each: Mapping[str, Any], experiment: Experiment, lines: Lines, see
             row["by_seed"].append(intervals.exponent([parameters[arm] for arm in arms], values))
         else:
             row["by_seed"].append(values[0] - values[1])
+    sign = 1 if experiment.figure["higher"] else -1
+    row["agree"] = sum(sign * value > 0 for value in row["by_seed"])
     if len(row["by_seed"]) > 1:
         row |= dict(zip(("mean", "low", "high"), intervals.interval(row["by_seed"], level)))
         if not row["missing"]:
-            sign = 1 if experiment.figure["higher"] else -1
             row["verdict"] = intervals.verdict([sign * value for value in row["by_seed"]], level)
     return row
 

@@ -266,6 +266,10 @@ def test_verdicts_of_losses(experiment, a, b, expected):
     found = results.summary(experiment, lines(a, b), 3)
     assert found["verdict"] == expected
     assert found["comparisons"][0]["missing"] == ([2] if None in a else [])
+    pairs = [(x, y) for x, y in zip(a, b) if None not in (x, y)]
+    agree = sum(x < y for x, y in pairs)
+    assert found["comparisons"][0]["agree"] == agree
+    assert page.compared_rows(found)[0][2] == f"{agree} of {len(pairs)}"
     assert expected in (made := page.page(found))
     seeds = sum(value is not None for value in (*a, *b))
     assert made.count('r="3" fill="#fff"') == seeds
