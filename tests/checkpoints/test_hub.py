@@ -31,8 +31,11 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """An empty cache of the hub's own library."""
-    monkeypatch.setattr(importlib.import_module("huggingface_hub.constants"), "HF_HUB_CACHE", str(tmp_path / "cache"))
+    """An empty cache of the hub's own library, which asks the hub whatever HF_HUB_OFFLINE says."""
+    constants = importlib.import_module("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     return tmp_path / "cache"
 
