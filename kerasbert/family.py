@@ -14,7 +14,11 @@ if TYPE_CHECKING:  # a phone, which comes here by way of the registry, needs no 
     from kerasbert.spec import Spec
 
 
-KINDS = ("encoder", "decoder", "seq2seq")
+KINDS = {
+    "encoder": "an encoder",
+    "decoder": "a decoder",
+    "seq2seq": "an encoder and a decoder",
+}  # of a family, and how it is called
 # what a head reads (`layers.mix`) -> the layers: the embeddings are layer 0
 LAYERS = {
     "last": slice(-1, None),

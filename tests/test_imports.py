@@ -56,13 +56,8 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/options.py",
     "kerasbert/progress.py",
     "kerasbert/provenance.py",
-    "kerasbert/storage/aside.py",
-    "kerasbert/storage/files.py",
-    "kerasbert/storage/json_view.py",
-    "kerasbert/storage/unused.py",
+    *(f"kerasbert/storage/{name}.py" for name in "aside files json_view unused places zips".split()),
     "kerasbert/truncation.py",
-    "kerasbert/storage/places.py",
-    "kerasbert/storage/zips.py",
     *(
         f"kerasbert/retrieval/{name}.py"
         for name in ("exact", "folder", "forms", "graph", "lexical", "passages", "vector_file")
@@ -74,28 +69,13 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/tasks/task.py",
     "kerasbert/training/config.py",
     "kerasbert/training/constraints.py",
-    "kerasbert/text/__init__.py",
-    "kerasbert/text/added.py",
-    "kerasbert/text/base.py",
-    "kerasbert/text/bpe.py",
-    "kerasbert/text/files.py",
-    "kerasbert/text/hf.py",
-    "kerasbert/text/hf_save.py",
-    "kerasbert/text/languages.py",
-    "kerasbert/text/normalize.py",
-    "kerasbert/text/sentencepiece.py",
-    "kerasbert/text/tables.py",
-    "kerasbert/text/unigram.py",
-    "kerasbert/text/viterbi.py",
-    "kerasbert/text/wordpiece.py",
-    "kerasbert/text/words.py",
-    "kerasbert/export/bundle.py",
-    "kerasbert/export/client.py",
-    "kerasbert/export/client_grpc.py",
-    "kerasbert/export/client_rest.py",
-    "kerasbert/export/load.py",
-    "kerasbert/export/messages.py",
-    "kerasbert/export/status.py",
+    *(
+        f"kerasbert/text/{name}.py"
+        for name in (
+            "__init__ added base bpe files hf hf_save languages normalize sentencepiece tables unigram viterbi wordpiece words"
+        ).split()
+    ),
+    *(f"kerasbert/export/{name}.py" for name in "bundle client client_grpc client_rest load messages status".split()),
     *(f"kerasbert/export/server/{name}.py" for name in ("batching", "folders", "http", "json_arrays", "metrics")),
     *(f"kerasbert/export/server/{name}.py" for name in ("models", "rest", "rpc", "run", "said")),
     "mobile/__init__.py",

@@ -7,38 +7,40 @@ from kerasbert import registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints.directory import WEIGHTS, ModelInfo, head_names, read_model_json
 from kerasbert.checkpoints.safetensors import Safetensors
+from kerasbert.family import KINDS
+from kerasbert.storage.json_view import Json
 from kerasbert.text.files import held_tokenizer
 
 LISTED = 10  # labels of which a line has room
-KINDS = {"encoder": "an encoder", "decoder": "a decoder", "seq2seq": "an encoder and a decoder"}  # of a family
 
 
-def parameters(directory: str | os.PathLike) -> int:
-    """How many numbers the weights of a model directory have, those of its heads left out."""
-    tensors = Safetensors(os.path.join(directory, WEIGHTS))
-    return sum(math.prod(tensors.shape(name)) for name in tensors.names() if not name.startswith("heads/"))
+def about(directory: str | os.PathLike) -> Json:
+    """A model directory: {"kind", "parameters": of the weights without heads, "spec", "told": the two lines}.
 
-
-def lines(directory: str | os.PathLike) -> list[str]:
-    """What a user should know of a model directory before the first command that takes it."""
+    Raises:
+        InputError: no model directory, or a damaged one.
+    """
     info, tensors = read_model_json(directory), Safetensors(os.path.join(directory, WEIGHTS))
+    count = sum(math.prod(tensors.shape(name)) for name in tensors.names() if not name.startswith("heads/"))
+    kind = registry.family(info.family).kind
     layers, hidden = specs.maybe(info.spec, "blocks.layers"), specs.maybe(info.spec, "hidden")
     size = [f"{layers} layers" if layers else "", f"width {hidden}" if hidden else ""]
-    shown = ", ".join([*filter(None, size), f"{parameters(directory):,} parameters"])
+    shown = ", ".join([*filter(None, size), f"{count:,} parameters"])
     tokenizer = held_tokenizer(directory)
     read = "no tokenizer, so that it reads no text: name the folder or the file of one with --tokenizer"
     if tokenizer is not None:
         read = f"tokenizer: {tokenizer.kind}, {tokenizer.size:,} tokens"
-    return [f"{info.name}: {shown}; {_task(info, head_names(tensors))}", read]
+    told = [f"{info.name}: {shown}; {_task(info, kind, head_names(tensors))}", read]
+    return {"kind": kind, "parameters": count, "spec": specs.to_dict(info.spec), "told": told}
 
 
-def _task(info: ModelInfo, heads: list[str]) -> str:
+def _task(info: ModelInfo, kind: str, heads: list[str]) -> str:
     """What the model answers."""
     if info.task is None:
         with_heads = f" and with the heads of its pretraining ({', '.join(heads)})" if heads else ""
-        return f"{KINDS[registry.family(info.family).kind]} without a task{with_heads}: finetune teaches it one"
-    kind, labels = info.task.get("kind"), info.labels or ()
-    said = f"task {info.task.get('name', kind)}"
+        return f"{KINDS[kind]} without a task{with_heads}: finetune teaches it one"
+    labels = info.labels or ()
+    said = f"task {info.task.get('name', info.task.get('kind'))}"
     if info.task.get("inputs") == "pair" or "text_b" in info.task:
         said += " of two texts"
     if not labels:

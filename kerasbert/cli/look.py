@@ -12,8 +12,6 @@ from kerasbert.cli.parser import Declare, encoding_option, set_option, show
 from kerasbert.errors import InputError
 
 REPORT = "a run as one page of html to send: metrics, wrong answers, curves, machine, command"
-# what `show` says of a model's kind; of an encoder nothing
-_OF = {"encoder": "", "decoder": ", a decoder", "seq2seq": ", an encoder and a decoder"}
 
 
 def _quickstart(options: argparse.Namespace) -> None:
@@ -60,7 +58,12 @@ def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
     from kerasbert import spec as specs
 
     if os.path.isdir(name):
-        return _of_directory(name, changes)
+        from kerasbert.checkpoints import source, summary
+
+        source.check(name)
+        if changes:
+            raise InputError(f"{name} has weights of its own: --set is of a model by its name, such as bert/base")
+        return summary.about(name)
     row = registry.shipped_model(name)
     if row and not changes:
         return row
@@ -74,27 +77,14 @@ def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
     return about | {"parameters": models.parameters(family.encoder, spec), "spec": specs.to_dict(spec)}
 
 
-def _of_directory(path: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """What a model directory holds, without TensorFlow."""
-    from kerasbert import registry
-    from kerasbert import spec as specs
-    from kerasbert.checkpoints import source, summary
-    from kerasbert.checkpoints.directory import read_model_json
-
-    source.check(path)
-    if changes:
-        raise InputError(f"{path} has weights of its own: --set is of a model by its name, such as bert/base")
-    info = read_model_json(path)
-    about = {"kind": registry.family(info.family).kind, "parameters": summary.parameters(path)}
-    return about | {"spec": specs.to_dict(info.spec), "told": summary.lines(path)}
-
-
 def _show_model(options: argparse.Namespace) -> None:
     from kerasbert import spec as specs
+    from kerasbert.family import KINDS
 
     model = _model(options.model, changes_of(options.set))
     shown = {"name": options.model, "kind": model["kind"], "parameters": model["parameters"], "spec": model["spec"]}
-    lines = model.get("told") or [f"{options.model}: {shown['parameters']:,} parameters{_OF[model['kind']]}"]
+    of = "" if model["kind"] == "encoder" else f", {KINDS[model['kind']]}"
+    lines = model.get("told") or [f"{options.model}: {shown['parameters']:,} parameters{of}"]
     fields = specs.leaves(shown["spec"])
     if options.diff:
         others = specs.leaves(_model(options.diff, {})["spec"])

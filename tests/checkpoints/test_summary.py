@@ -51,7 +51,7 @@ def test_the_heads_of_a_pretraining_are_named_and_not_counted(tmp_path):
     """By hand: the numbers of the encoder alone."""
     weights = Weights(family("bert").spec, {"a/kernel": np.zeros((3, 4), "float32"), "b": np.zeros(5, "float32")})
     save_model(tmp_path / "run", encoder=weights, name="bert/base", heads={"mlm": {"bias": np.zeros(7, "float32")}})
-    first, second = summary.lines(tmp_path / "run")
+    first, second = summary.about(tmp_path / "run")["told"]
     told = (
         "17 parameters; an encoder without a task and with the heads of its pretraining (mlm): finetune teaches it one"
     )
@@ -64,7 +64,7 @@ def test_show_says_it_of_a_directory_with_its_spec(tmp_path, capsys):
     save_model(tmp_path / "run", encoder=weights, name="bert/base")
     assert main(["show", str(tmp_path / "run")]) == 0
     first, second, *fields = capsys.readouterr().out.splitlines()
-    assert [first, second] == summary.lines(tmp_path / "run")
+    assert [first, second] == summary.about(tmp_path / "run")["told"]
     assert "  hidden: 24" in fields
     assert main(["show", "bert/base", "--diff", str(tmp_path / "run")]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == ["  hidden: 768 | 24"]
