@@ -20,7 +20,6 @@ import pytest
 
 import kerasbert.cli
 import kerasbert.mobile.cli
-from kerasbert import report
 from kerasbert.cli import outputs
 from kerasbert.cli.parser import commands_of
 from kerasbert.errors import InputError
@@ -373,18 +372,6 @@ def test_nothing_is_put_into_a_folder_of_ours_that_is_read(world, kind):
             outputs._check(page, "model/dev.json", True, ["model"])
     outputs._check(kind, "someones/out", True, ["someones"])
     assert state(world) == before
-
-
-@pytest.mark.parametrize("kind", ["report", "look", "explanation", "table"])
-@pytest.mark.parametrize("command", ["report", "look", "explain", "predict", "page"])
-def test_a_page_is_replaced_by_the_command_that_writes_it_alone(tmp_path, kind, command):
-    """A report was replaced by `look --out`, as any page of kerasbert."""
-    path, own = tmp_path / "page.html", {"explanation": "explain", "table": "predict"}.get(kind, kind)
-    path.write_text(report.page("A title", ["<p>text</p>"], command=command))
-    assert places.is_ours(path, kind) == (command == own)
-    if command != own:
-        with pytest.raises(InputError, match=r"page\.html is not .*: it is kept\. Choose another place"):
-            places.check_file(path, True, kind)
 
 
 @pytest.mark.parametrize("link", [os.link, os.symlink])

@@ -8,6 +8,7 @@ import pytest
 from kerasbert import report, run_report
 from kerasbert.cli import main
 from kerasbert.errors import InputError
+from kerasbert.storage import places
 
 CURVES = {"a & b": [(1, 2.0), (2, 1.5)], "second": [(1, 1.0), (2, 0.5)]}
 
@@ -103,3 +104,15 @@ def test_damaged_files_of_a_run_are_one_line(tmp_path, name, content, said, caps
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["report", "look", "explanation", "table"])
+@pytest.mark.parametrize("command", ["report", "look", "explain", "predict", "page"])
+def test_a_page_is_replaced_by_the_command_that_writes_it_alone(tmp_path, kind, command):
+    """A report was replaced by `look --out`, as any page of kerasbert."""
+    path, own = tmp_path / "page.html", {"explanation": "explain", "table": "predict"}.get(kind, kind)
+    path.write_text(report.page("A title", ["<p>text</p>"], command=command))
+    assert places.is_ours(path, kind) == (command == own)
+    if command != own:
+        with pytest.raises(InputError, match=r"page\.html is not .*: it is kept\. Choose another place"):
+            places.check_file(path, True, kind)
