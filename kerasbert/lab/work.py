@@ -4,7 +4,6 @@ import json
 import random
 import shutil
 import string
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -14,11 +13,11 @@ from typing import Any
 import keras
 
 import kerasbert
-from kerasbert import children, report
+from kerasbert import report
 from kerasbert.data import read_lines, read_table
-from kerasbert.errors import InputError, NonFinite
+from kerasbert.errors import NonFinite
 from kerasbert.lab import plan as plans
-from kerasbert.quickstart import books, samples
+from kerasbert.quickstart import books, measure, samples
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json
 from kerasbert.text.train import train_wordpiece
@@ -120,7 +119,7 @@ def _begin(folder: Path, out: Path, settings: Mapping[str, Any], seed: int) -> N
     """New weights, which no text has trained."""
     tokenizer = kerasbert.load_tokenizer(folder / "tokenizer")
     keras.utils.set_random_seed(seed)
-    changes = {"embeddings.vocabulary": len(tokenizer.vocabulary), **settings["changes"]}
+    changes = {"embeddings.vocabulary": tokenizer.size, **settings["changes"]}
     kerasbert.save(kerasbert.build(settings["model"], **changes), out, tokenizer=tokenizer)
 
 
@@ -169,12 +168,7 @@ def _distil(teacher: Path, settings: Mapping[str, object]) -> None:
     assert isinstance(changes, Mapping)
     options = [f"--set={field}={json.dumps(value)}" for field, value in changes.items()]
     options += [f"--{key.replace('_', '-')}={value}" for key, value in settings.items() if key != "changes"]
-    program = "import sys; from kerasbert.mobile.cli import main; sys.exit(main())"
-    command = children.command(program, "distill", str(teacher), *options)
-    ended = subprocess.run(command, env=children.environment(), capture_output=True, encoding="utf-8", check=False)
-    if ended.returncode:
-        lines = ended.stderr.strip().splitlines() or ["no message"]
-        raise InputError(f"distill: {lines[-1].removeprefix('error: ')}")
+    measure.mobile("distill", teacher, *options)
 
 
 def drawn_rows(path: Path, column: str, each: int, seed: int) -> str:

@@ -142,7 +142,7 @@ def test_a_student_is_distilled_by_the_command(monkeypatch):
         asked.append(command)
         return subprocess.CompletedProcess(command, len(asked) - 1, "", "a warning\nerror: no such student\n")
 
-    monkeypatch.setattr(work.subprocess, "run", ended)
+    monkeypatch.setattr(work.measure.subprocess, "run", ended)
     settings = {"out": "small", "learning_rate": 1e-3, "changes": {"hidden": 8, "blocks.share": "all"}}
     work._distil(Path("large"), settings)
     assert asked[0][-5:] == [
@@ -153,7 +153,7 @@ def test_a_student_is_distilled_by_the_command(monkeypatch):
         "--learning-rate=0.001",
     ]
     parser().parse_args(["distill", *asked[0][-5:], "--student=half", "--data=rows"])
-    with pytest.raises(InputError, match="distill: no such student"):
+    with pytest.raises(InputError, match="kerasbert-mobile distill: no such student"):
         work._distil(Path("large"), settings)
 
 
