@@ -40,6 +40,11 @@ EPOCHS = 3  # of a fine-tuning without epochs or steps
 STRATEGIES = "auto (the GPUs, else the CPU), cpu, cpu:N, gpu, gpu:N, tpu:local{} tpu:NAME[@ZONE]{}"
 
 
+def _numbers(text: str) -> list[int]:
+    """`4,2` -> [4, 2]."""
+    return [int(each) for each in text.split(",")]
+
+
 def _profile(text: str) -> tuple[int, int]:
     """`START:COUNT` -> (first update from 0, number of updates)."""
     start, count = text.split(":")
@@ -287,14 +292,14 @@ class FinetuneConfig(LabelledConfig):
         None,
         "of vectors: their first numbers are to be vectors too, 384,256,128,64 (Matryoshka)",
         metavar="N,N",
-        read=lambda text: [int(each) for each in text.split(",")],
+        read=_numbers,
         python="The option `dims` of a task of vectors; its model answers with the first 64 by `task.dimensions`=64",
     )
     depths: Sequence[int] | None = option(
         None,
         "of vectors: what these layers give is to be a vector too, as the last one's is: 4,2 (2D Matryoshka)",
         metavar="N,N",
-        read=lambda text: [int(each) for each in text.split(",")],
+        read=_numbers,
         python="The option `depths` of a task of vectors; `kerasbert-mobile prune --layers` leaves the layers above out",
     )
     layers: str | None = option(
