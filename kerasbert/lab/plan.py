@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import string
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from kerasbert.checkpoints.json_files import read_json
 from kerasbert.data.processes import available
 from kerasbert.data.sources import check_files, read_documents
 from kerasbert.errors import InputError
-from kerasbert.lab import recipes
+from kerasbert.lab import recipes, twin
 from kerasbert.lab.recipes import Experiment
 from kerasbert.storage import files, places
 
@@ -19,6 +21,7 @@ MARKER, LINES, TEXT = "lab.json", "results.jsonl", "text.txt"
 START = 20.0  # seconds of a process that no budget shortens: imports and compilation
 LEAST = 0.1  # of the updates
 MOST = 1000  # seeds
+LETTERS = set(string.ascii_lowercase)  # of the labelled rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +53,16 @@ class Plan:
         ]
         if self.factor < 1:
             lines.append(f"the budget shortens it: all updates times {self.factor:.2f}, the same for every arm")
-        if self.text is not None and any(arm.get("finetune") for arm in arms.values()):
-            lines.append(f"{self.text} is pretrained on; labelled rows are those of the novels and samples that ship")
+        if self.text is not None and labelled(experiment):
+            line = f"{self.text} is pretrained on; labelled rows are those of the novels and samples that ship"
+            lacking = LETTERS - twin.characters([(self.folder / TEXT).read_text("utf-8")])
+            lines.append(f"{line}, whose words with {', '.join(sorted(lacking))} are [UNK]" if lacking else line)
         return lines
+
+
+def labelled(experiment: Experiment) -> bool:
+    """Whether labelled rows are read, which are English."""
+    return any(arm.get("finetune") for arm in experiment.arms.values())
 
 
 def alike(experiment: Experiment) -> list[list[str]]:
@@ -126,20 +136,35 @@ def make(
     else:
         factor = scale(experiment, seeds, processes, minutes)
         if text is not None:
-            documents = "\n\n".join("\n".join(lines) for lines in read_documents([text]))
+            documents = ["\n".join(lines) for lines in read_documents([text])]
             _check_text(text, documents, experiment)
-            files.write_atomic(folder / TEXT, f"{documents}\n")
+            files.write_atomic(folder / TEXT, "\n\n".join(documents) + "\n")
         files.write_json(path, said | {"factor": factor, "arms": experiment.scaled(factor)})
     return Plan(experiment, folder, seeds, factor, processes, None if text is None else os.fspath(text))
 
 
-def _check_text(path: str | os.PathLike, text: str, experiment: Experiment) -> None:
-    """Refuse a text that cannot fill a batch: it has no more tokens than characters."""
+def _check_text(path: str | os.PathLike, documents: Sequence[str], experiment: Experiment) -> None:
+    """Refuse a text that cannot fill a batch (it has no more tokens than characters), lacks the letters of the labelled rows or
+    cannot be divided into two languages.
+    """
     least = max(arm["pretrain"].get("batch", 1) * arm["data"].get("length", 1) for arm in experiment.arms.values())
-    if len(text) < least:
+    size = sum(map(len, documents))
+    if size < least:
         raise InputError(
-            f"{path} has {len(text):,} characters, and an update of {experiment.name} reads {least:,} tokens: give a text of "
+            f"{path} has {size:,} characters, and an update of {experiment.name} reads {least:,} tokens: give a text of "
             "thousands of sentences"
+        )
+    held = LETTERS & twin.characters(documents)
+    if labelled(experiment) and len(held) < len(LETTERS) / 2:
+        others = ", ".join(name for name in recipes.names() if not labelled(recipes.find(name)))
+        raise InputError(
+            f"{path} has {len(held)} of the 26 letters of the labelled rows, which are English: their words would be [UNK]. "
+            f"Experiments without labels: {others}"
+        )
+    if len(documents) < 2 and any("twin" in arm["data"] for arm in experiment.arms.values()):
+        raise InputError(
+            f"{path} is one document, and the two languages of {experiment.name} are of different ones: leave a blank line "
+            "between documents"
         )
 
 

@@ -6,6 +6,7 @@ source: paper, table
 minutes: 6                      # about, on two cores with SEEDS seeds
 figure: {of: test, name: accuracy, higher: true, told: "..."}
 base: {data: {...}, pretrain: {...}, finetune: {...}, distill: {...}, test: {...}}  # of test: data, and name over the figure's
+                                # twin of data: half of the text in a second language (`twin.KINDS`); of test: the rows in it
 arms: {NAME: {pretrain: {...}}} # what an arm changes of the base; null takes a step out; no steps of pretraining are new weights
 compare: [{better: NAME, worse: NAME}]
 needs: what size or data the claim needs

@@ -17,6 +17,7 @@ from kerasbert import report
 from kerasbert.data import read_lines, read_table
 from kerasbert.errors import NonFinite
 from kerasbert.lab import plan as plans
+from kerasbert.lab import twin
 from kerasbert.quickstart import books, measure, samples
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json
@@ -40,7 +41,7 @@ def main(folder: str, seed: str, names: str, text: str) -> None:
 
 
 def prepare(folder: Path, arms: Mapping[str, Mapping[str, Any]], text: str | None) -> None:
-    """Write data/, tokenizer/ and records/; what is there already is left."""
+    """Write data/, twins/, tokenizer/ and records/; what is there already is left."""
     if not (folder / "data").exists():
         with files.new_directory(folder / "data", inside=True) as new:
             for name, content in samples.contents().items():
@@ -49,21 +50,39 @@ def prepare(folder: Path, arms: Mapping[str, Mapping[str, Any]], text: str | Non
             _cut(new / "authors")
             _write_reversed(new / "reverse")
     corpus = Path(text) if text else folder / "data/authors/train.txt"
+    kinds = sorted({arm["data"]["twin"] for arm in arms.values() if "twin" in arm["data"]})
+    for kind in kinds:
+        if not (folder / "twins" / kind).exists():
+            with files.new_directory(folder / "twins" / kind, inside=True) as new:
+                twin.write(new, corpus, folder / "data/authors/test.tsv", kind)
     if not (folder / "tokenizer").exists():
-        tokenizer = train_wordpiece(read_lines([corpus]), VOCABULARY)
+        texts = [corpus, *(folder / "twins" / kind / "whole.txt" for kind in kinds)]
+        tokenizer = train_wordpiece(read_lines(texts), VOCABULARY)
         with files.new_directory(folder / "tokenizer") as new:
             tokenizer.save(new)
     tokenizer = kerasbert.load_tokenizer(folder / "tokenizer")
     for name, arm in arms.items():
         place = records(folder, arms, name)
         if not place.exists():
-            kerasbert.write_records([corpus], tokenizer, place, processes=1, **arm["data"])
+            settings = dict(arm["data"])
+            own = folder / "twins" / settings.pop("twin") / "text.txt" if "twin" in settings else corpus
+            kerasbert.write_records([own], tokenizer, place, processes=1, **settings)
 
 
 def records(folder: Path, arms: Mapping[str, Mapping[str, object]], name: str) -> Path:
     """The records of an arm: those of the first arm that has the same."""
     first = next(other for other, arm in arms.items() if arm["data"] == arms[name]["data"])
-    return folder / "records" / first
+    return folder / "records" / _folder(first)
+
+
+def runs(folder: Path, group: str, seed: int) -> Path:
+    """Where a seed of the arms that pretrain alike is, by the first of them."""
+    return folder / "runs" / f"{_folder(group)}-{seed}"
+
+
+def _folder(arm: str) -> str:
+    """The name of an arm's folder: its own may hold a slash."""
+    return arm.replace("/", "-")
 
 
 def _cut(folder: Path) -> None:
@@ -94,16 +113,16 @@ def run(folder: Path, name: str, arm: Mapping[str, Any], seed: int, asked: Mappi
     clock = time.monotonic()
     found: dict[str, Any] = {"arm": name, "seed": seed}
     arms = json.loads((folder / plans.MARKER).read_text("utf-8"))["arms"]
-    place, figure = folder / "runs" / f"{asked['group']}-{seed}", asked["figure"]
+    place, figure = runs(folder, asked["group"], seed), asked["figure"]
     try:
         if arm["pretrain"]["steps"]:
             _pretrain(records(folder, arms, name), place / "pretrained", arm, seed)
         elif not (place / "pretrained").exists():
             _begin(folder, place / "pretrained", arm["pretrain"], seed)
-        runs = _finetuned(folder, place, name, arm, seed) if figure["of"] == "test" else []
-        last = [place / "pretrained", *runs][-1]
+        tuned = _finetuned(folder, place, name, arm, seed) if figure["of"] == "test" else []
+        last = [place / "pretrained", *tuned][-1]
         found |= {"parameters": _parameters(last), "figure": _figure(folder, last, arm, figure)}
-        for each in runs:  # their figure is kept
+        for each in tuned:  # their figure is kept
             shutil.rmtree(each)
     except NonFinite as error:
         found |= {"figure": None, "error": str(error)}
@@ -133,8 +152,14 @@ def _figure(folder: Path, run: Path, arm: Mapping[str, Any], figure: Mapping[str
     """The reported figure: a metric on test rows, or the last one that the pretraining logged."""
     if figure["of"] == "pretrain":
         return float(report.curves(run)[figure["name"]][-1][1])
-    test = {"name": figure["name"]} | arm["test"]
-    return float(kerasbert.evaluate(run, folder / "data" / test["data"], batch=64)["metrics"][test["name"]])
+    metrics = kerasbert.evaluate(run, rows_of(folder, arm["test"]), batch=64)["metrics"]
+    return float(metrics[arm["test"].get("name", figure["name"])])
+
+
+def rows_of(folder: Path, test: Mapping[str, str]) -> Path:
+    """The file that an arm's `test` names, in the second language where it says so."""
+    rows = folder / "data" / test["data"]
+    return folder / "twins" / test["twin"] / rows.name if "twin" in test else rows
 
 
 def _finetuned(folder: Path, place: Path, name: str, arm: Mapping[str, Any], seed: int) -> list[Path]:
@@ -147,7 +172,7 @@ def _finetuned(folder: Path, place: Path, name: str, arm: Mapping[str, Any], see
         files.write_atomic(drawn / "train.tsv", drawn_rows(data / "train.tsv", settings["label_column"], rows, seed))
         shutil.copyfile(data / "dev.tsv", drawn / "dev.tsv")
         data = drawn
-    tuned, student = place / name, place / f"{name}, student"
+    tuned, student = place / _folder(name), place / f"{_folder(name)}, student"
     kerasbert.finetune(place / "pretrained", task, data, out=tuned, **settings)
     if "distill" not in arm:
         return [tuned]

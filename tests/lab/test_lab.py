@@ -17,7 +17,7 @@ from kerasbert import cli, registry
 from kerasbert import spec as specs
 from kerasbert.data.config import RecordsConfig
 from kerasbert.errors import InputError
-from kerasbert.lab import intervals, page, plan, recipes, results, runner, work
+from kerasbert.lab import intervals, page, plan, recipes, results, runner, twin, work
 from kerasbert.mobile.cli import parser
 from kerasbert.mobile.distill.recipes import DistillConfig
 from kerasbert.registry import shipped_model
@@ -83,9 +83,13 @@ def test_a_power_law_is_found():
 def test_a_recipe_holds_what_the_commands_take(name):
     found = recipes.find(name)
     assert found.minutes > 0
+    assert len({work._folder(arm) for arm in found.arms}) == len(found.arms)
+    assert all(len(work.runs(Path("lab"), arm, 0).parts) == 3 for arm in found.arms)
     assert found.figure["of"] in ("pretrain", "test")
     for arm in found.arms.values():
-        RecordsConfig(**arm["data"])
+        own = dict(arm["data"])
+        assert {own.pop("twin", "script"), arm.get("test", {}).get("twin", "script")} <= set(twin.KINDS)
+        RecordsConfig(**own)
         settings = dict(arm["pretrain"])
         known = specs.leaves(shipped_model(settings.pop("model"))["spec"])
         if settings["steps"]:
