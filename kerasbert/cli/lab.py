@@ -15,7 +15,11 @@ def _lab(options: argparse.Namespace) -> None:
         known = [recipes.find(name) for name in recipes.names()]
         rows = [{field: getattr(each, field) for field in ("name", "claim", "source", "minutes")} for each in known]
         lines = [f"{row['name']:16}{row['minutes']:>4g} min  {row['claim']}\n{'':26}{row['source']}" for row in rows]
-        show(rows, options.json, "\n".join([*lines, "", "kerasbert lab NAME --out DIR (2 cores, 5 seeds)"]))
+        show(
+            rows,
+            options.json,
+            "\n".join([*lines, "", f"kerasbert lab NAME --out DIR (2 cores, {recipes.SEEDS} seeds)"]),
+        )
         return
     recipes.find(options.name)
     if options.out is None:

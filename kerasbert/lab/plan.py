@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import string
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ START = 20.0  # seconds of a process that no budget shortens: imports and compil
 LEAST = 0.1  # of the updates
 MOST = 1000  # seeds
 LETTERS = set(string.ascii_lowercase)  # of the labelled rows
+LATIN = 0.1  # of the characters of a text; of English and German it is .75
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,16 +55,29 @@ class Plan:
         ]
         if self.factor < 1:
             lines.append(f"the budget shortens it: all updates times {self.factor:.2f}, the same for every arm")
-        if self.text is not None and labelled(experiment):
+        return lines + self._told_of_text() if self.text is not None else lines
+
+    def _told_of_text(self) -> list[str]:
+        documents = (self.folder / TEXT).read_text("utf-8").split("\n\n")
+        lines = []
+        if labelled(self.experiment):
             line = f"{self.text} is pretrained on; labelled rows are those of the novels and samples that ship"
-            lacking = LETTERS - twin.characters([(self.folder / TEXT).read_text("utf-8")])
+            lacking = LETTERS - twin.characters(documents)
             lines.append(f"{line}, whose words with {', '.join(sorted(lacking))} are [UNK]" if lacking else line)
+        if twofold(self.experiment):
+            share = sum(map(len, documents[1::2])) / sum(map(len, documents))
+            lines.append(f"{share:.0%} of it in the second language: every second of its {len(documents):,} documents")
         return lines
 
 
 def labelled(experiment: Experiment) -> bool:
     """Whether labelled rows are read, which are English."""
     return any(arm.get("finetune") for arm in experiment.arms.values())
+
+
+def twofold(experiment: Experiment) -> bool:
+    """Whether some text is in a second language."""
+    return any("twin" in arm["data"] for arm in experiment.arms.values())
 
 
 def alike(experiment: Experiment) -> list[list[str]]:
@@ -154,18 +169,24 @@ def _check_text(path: str | os.PathLike, documents: Sequence[str], experiment: E
             f"{path} has {size:,} characters, and an update of {experiment.name} reads {least:,} tokens: give a text of "
             "thousands of sentences"
         )
-    held = LETTERS & twin.characters(documents)
-    if labelled(experiment) and len(held) < len(LETTERS) / 2:
+    if labelled(experiment) and (share := _latin(documents)) < LATIN:
         others = ", ".join(name for name in recipes.names() if not labelled(recipes.find(name)))
         raise InputError(
-            f"{path} has {len(held)} of the 26 letters of the labelled rows, which are English: their words would be [UNK]. "
+            f"{path} has {share:.0%} Latin letters, and labelled rows are English: its vocabulary would not have their words. "
             f"Experiments without labels: {others}"
         )
-    if len(documents) < 2 and any("twin" in arm["data"] for arm in experiment.arms.values()):
+    if len(documents) < 2 and twofold(experiment):
         raise InputError(
             f"{path} is one document, and the two languages of {experiment.name} are of different ones: leave a blank line "
             "between documents"
         )
+
+
+def _latin(documents: Sequence[str]) -> float:
+    """The share of the letters of the labelled rows in the characters of a text."""
+    counts = Counter("".join(documents))
+    every = {character: number for character, number in counts.items() if twin.NORMAL[character].strip()}
+    return sum(number for character, number in every.items() if twin.NORMAL[character] in LETTERS) / sum(every.values())
 
 
 def _begun(path: Path, said: dict[str, Any], experiment: Experiment, out: str) -> float:

@@ -100,21 +100,21 @@ def test_a_text_of_one_document_is_refused(tmp_path):
     ):
         plan.make("cross-lingual", tmp_path / "lab", seeds=2, text=path)
     assert not (tmp_path / "lab").exists()
-    path.write_text((ALPHABET * 200 + "\n") * 2)
-    plan.make("cross-lingual", tmp_path / "lab", seeds=2, text=path)
+    path.write_text(ALPHABET * 300 + "\n" + ALPHABET * 100)
+    line = plan.make("cross-lingual", tmp_path / "lab", seeds=2, text=path).told()[-1]
+    assert line == "25% of it in the second language: every second of its 2 documents"
 
 
 @pytest.mark.parametrize(
-    ("line", "held"),
-    [("他在学习中文,我也在学习。", 0), ("Широкая электрификация южных губерний", 0), ("Tha mi sgìth 'n seo.", 10)],
+    ("line", "share"),
+    [("他在学习中文,我也在学习。他在学习中文,我也在学习。 AI", 7), ("Широкая электрификация южных губерний", 0)],
 )
-def test_a_text_without_the_letters_of_the_labelled_rows_is_refused(tmp_path, line, held):
-    """Every word of theirs would be one unknown token, and every arm at chance. Experiments without labels take it."""
+def test_a_text_without_the_letters_of_the_labelled_rows_is_refused(tmp_path, line, share):
+    """A vocabulary of it has no word of theirs. Experiments without labels take it."""
     path = tmp_path / "mine.txt"
     path.write_text(f"{line}\n" * 200, "utf-8")
     with pytest.raises(
-        InputError,
-        match=f"mine.txt has {held} of the 26 letters .* Experiments without labels: batch, embedding-width, ",
+        InputError, match=f"mine.txt has {share}% Latin letters.* without labels: batch, embedding-width, "
     ):
         plan.make("masking", tmp_path / "lab", seeds=2, text=path)
     assert not (tmp_path / "lab").exists()
