@@ -307,7 +307,13 @@ def test_the_command_lists_and_prints(experiment, tmp_path, monkeypatch, capsys)
     assert "http" not in (tmp_path / "lab/lab.html").read_text().replace("http-equiv", "")
     monkeypatch.undo()
     assert cli.main(["lab"]) == 0
-    assert "ALBERT (Lan et al., 2020), table 4" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "ALBERT (Lan et al., 2020), table 4" in said
+    assert said.endswith(f"kerasbert lab NAME --out DIR (2 cores, {recipes.SEEDS} seeds)\n")
+    for name in recipes.names():  # the minutes that are listed are those that a run of the default tells
+        found = recipes.find(name)
+        assert re.search(rf"^{name} +{found.minutes:g} min ", said, re.MULTILINE)
+        assert plan.estimate(found, recipes.SEEDS, 2) == pytest.approx(found.minutes)
 
 
 def test_rows_are_drawn_by_the_seed(tmp_path):

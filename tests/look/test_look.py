@@ -319,6 +319,26 @@ def test_the_token_table_is_what_numpy_says(encoder, found):
     assert "has no table of tokens" in "".join(page.table({"family": "elmo", "table": None}))
 
 
+def test_directions_have_the_lengths_of_filters_and_lie_at_right_angles_to_the_way():
+    rng = np.random.default_rng(0)
+    shapes = {"embeddings/tokens/table": (5, 3), "block_0/ffn/in/kernel": (3, 4), "block_0/ffn/in/bias": (4,)}
+    own, way = ({name: rng.normal(size=shape).astype("float32") for name, shape in shapes.items()} for _ in range(2))
+    found = around._random(own, 1)
+    for one, other in zip(found["embeddings/tokens/table"], own["embeddings/tokens/table"], strict=True):
+        assert np.sqrt((one**2).sum()) == pytest.approx(np.sqrt((other**2).sum()), rel=1e-5)
+    for one, other in zip(found["block_0/ffn/in/kernel"].T, own["block_0/ffn/in/kernel"].T, strict=True):
+        assert np.sqrt((one**2).sum()) == pytest.approx(np.sqrt((other**2).sum()), rel=1e-5)
+    assert not found["block_0/ffn/in/bias"].any()
+    flat = [
+        np.concatenate([each[name].ravel() for name in shapes]).astype("float64")
+        for each in (around._beside(found, way), way, found)
+    ]
+    assert flat[0] @ flat[1] == pytest.approx(0, abs=1e-5)
+    assert flat[0] @ flat[0] == pytest.approx(flat[1] @ flat[1], rel=1e-5)
+    rest = flat[2] - flat[1] * (flat[2] @ flat[1]) / (flat[1] @ flat[1])
+    np.testing.assert_allclose(flat[0], rest * np.sqrt((flat[1] @ flat[1]) / (rest @ rest)), rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_the_centre_of_the_surface_is_what_evaluate_says(classifier, monkeypatch):
     """And x = 1 is the loss of the encoder that the run began with, under the trained head."""
