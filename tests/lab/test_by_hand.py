@@ -49,7 +49,7 @@ RUNS = {  # a recipe and an arm for every kind of figure
 @pytest.mark.full
 @pytest.mark.parametrize("kind", RUNS)
 def test_a_run_is_numpys(kind, tmp_path):
-    """Really run, with an eighth of the updates; twenty to sixty seconds each."""
+    """Really run, with an eighth of the updates: a minute or two each."""
     name, arm = RUNS[kind]
     experiment = recipes.find(name)
     arms = experiment.scaled(0.125)
