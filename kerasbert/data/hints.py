@@ -8,10 +8,11 @@ from kerasbert.errors import nearest
 
 RETURNS = "its lines end in carriage returns alone: pass --delimiter tab"
 OPTIONS = "Name the right one (--text-column, --text-b-column, --label-column)"
+ARGUMENTS = "Name what it is called: text_column, text_b_column, label_column"  # of a caller in Python
 
 
-def headless(path: str | os.PathLike, column: str, first: Sequence[str]) -> str:
-    """Of a table whose first line looks like a row."""
+def headless(path: str | os.PathLike, columns: Sequence[str], first: Sequence[str]) -> str:
+    """Of a table whose first line looks like a row, of which these columns are wanted."""
     shown = ", ".join(f"{cell!r:.40}" for cell in first[:5])
     names = ",".join(["text", "label", "c", "d", "e", "f"][: len(first)])
     told = (
@@ -20,32 +21,43 @@ def headless(path: str | os.PathLike, column: str, first: Sequence[str]) -> str:
         else f"its first line looks like a row and not like names ({shown}). Of a file without a header name all {len(first)} "
         f"columns, such as --columns {names}"
     )
-    return f"{path} has no column {column!r}: {told}"
+    return f"{path} has {_no(columns, first)}: {told}"
 
 
-def no_column(where: str, column: str, names: Iterable[str], kind: str = "") -> str:
+def _no(columns: Sequence[str], names: Iterable[str]) -> str:
+    """`no column 'text'`, or `no column 'text', nor 'label'`, of those that are wanted."""
+    absent = [each for each in columns if each not in names]
+    return f"no column {absent[0]!r}" + (f", nor {', '.join(map(repr, absent[1:]))}" if absent[1:] else "")
+
+
+def no_column(where: str, columns: Sequence[str], names: Iterable[str], kind: str = "", options: str = OPTIONS) -> str:
     """Of a table, or of a row of json.
 
     Args:
-        names: of the columns, or the row. kind: of the table.
+        columns: that are wanted. names: of those that are there, or the row. kind: of the table.
+        options: what names the right column.
 
-    >>> no_column("a.tsv has", "text", ["text,label"], "tsv")
+    >>> no_column("a.tsv has", ["text"], ["text,label"], "tsv")
     "a.tsv has no column 'text'. It has: text,label. Its columns stand apart by ',': pass --delimiter ','"
     """
     row, names = names if isinstance(names, Mapping) else {}, list(names)
+    no = _no(columns, names)
     if not names:
-        return f"{where} no column {column!r}. It has none"
+        return f"{where} {no}. It has none"
     if kind == "tsv" and any("\r" in name for name in names):
-        return f"{where} no column {column!r}: {RETURNS}"
+        return f"{where} {no}: {RETURNS}"
     if kind == "tsv" and all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):
-        return f"{where} no column {column!r}: its cells are quoted, and a tsv has no quoting: pass --delimiter tab"
+        return f"{where} {no}: its cells are quoted, and a tsv has no quoting: pass --delimiter tab"
     apart = [each for each in DELIMITERS if each in names[0]] if kind == "tsv" and len(names) == 1 else []
-    best = None if apart else nearest(column, names)
-    hint = f" Nearest: {best!r}." if best else ""
+    others = [] if apart else [name for name in names if name not in columns]
+    absent = [each for each in columns if each not in names]
+    near = list(dict.fromkeys(best for each in absent if (best := nearest(each, others))))
+    hint = f" Nearest: {', '.join(map(repr, near))}." if near else ""
     told = (
         f"Its columns stand apart by {DELIMITERS[apart[0]]}: pass --delimiter {DELIMITERS[apart[0]]}" if apart else ""
     )
-    return f"{where} no column {column!r}.{hint} It has: {', '.join(names)}. {told or _nested(column, row) or OPTIONS}"
+    remedy = told or _nested(absent[0], row) or options
+    return f"{where} {no}.{hint} It has: {', '.join(names)}{remedy and '. '}{remedy}"
 
 
 def _nested(column: str, row: Mapping[str, object]) -> str:

@@ -255,11 +255,10 @@ def table_rows(
     twice = next((name for i, name in enumerate(names) if name and name in names[:i]), None)
     if twice is not None:
         raise InputError(f"{path}: two columns are named {twice!r}, expected each name once: {', '.join(names)}")
-    for column in columns:
-        if column not in names:
-            if given is None and dialects.like_a_row(names):
-                raise InputError(hints.headless(path, column, names))
-            raise InputError(hints.no_column(f"{path} has", column, names, kind))
+    if not set(columns) <= set(names):
+        if given is None and dialects.like_a_row(names):
+            raise InputError(hints.headless(path, columns, names))
+        raise InputError(hints.no_column(f"{path} has", columns, names, kind))
     names = _all_named(names)
     for line, values in fields:
         if given is not None and values == names:
@@ -279,9 +278,9 @@ def _object_rows(
     for line, row in objects(path, kind, encoding) if within is None else within:
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {line}: a {type(row).__name__}, expected an object such as {{...}}")
+        if not set(columns) <= row.keys():
+            raise InputError(hints.no_column(f"{path}, line {line} has", columns, row))
         for column in columns:
-            if column not in row:
-                raise InputError(hints.no_column(f"{path}, line {line} has", column, row))
             if row[column] is None:
                 raise InputError(f"{path}, line {line}: {column!r} is null. Drop the row, or fill it in")
         yield line, row

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasbert import answers, inputs
 from kerasbert.blanks import absent
+from kerasbert.data import hints
 from kerasbert.errors import InputError
 from kerasbert.tasks import datasets, tables
 from kerasbert.tasks.base import Task, kind_of
@@ -80,8 +81,8 @@ def listed(texts: Any, task: Task | None = None, what: str = "texts") -> list[An
 def _named(row: Mapping[str, object], task: Task | None, what: str) -> Any:
     """The input of a row of a dict of columns."""
     names = _asked(task, row)
-    if missing := [name for name in names if name not in row]:
-        raise InputError(f"{what} has no column {missing[0]!r}. It has: {', '.join(map(str, row))}")
+    if not set(names) <= row.keys():
+        raise InputError(hints.no_column(f"{what} has", names, map(str, row), options=""))
     return row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
 
 
@@ -102,8 +103,7 @@ def _parts(kind: answers.Kind, text: object, names: Sequence[str], number: int) 
 def _columns_of(table: Any, task: Task | None) -> list:
     """The texts of a DataFrame, in the columns that the task names."""
     names = _asked(task, table.columns)
-    for name in names:
-        if name not in table.columns:
-            held = ", ".join(map(str, table.columns))
-            raise InputError(f"the DataFrame has no column {name!r}. It has: {held}. Give one of them: frame[...]")
+    if not set(names) <= set(table.columns):
+        held = map(str, table.columns)
+        raise InputError(hints.no_column("the DataFrame has", names, held, options="Give one of them: frame[...]"))
     return list(table[names[0]]) if len(names) == 1 else list(zip(*(table[name] for name in names)))

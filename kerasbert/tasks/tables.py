@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.blanks import absent
+from kerasbert.data import hints
 from kerasbert.data.dialects import default_reading
 from kerasbert.data.sources import NumberedRow, numbered_table
 from kerasbert.errors import InputError
@@ -74,12 +75,8 @@ class Memory:
                 f"{where(self, i)}: column {gone!r} is {row[gone]!r}, expected a text. Drop the row or fill it"
             )
         row = {str(name): _text(value) for name, value in row.items()}
-        for column in columns:
-            if column not in row:
-                raise InputError(
-                    f"{where(self, i)} has no column {column!r}. It has: {', '.join(row)}. Name what it is called: "
-                    "text_column, text_b_column, label_column"
-                )
+        if not set(columns) <= row.keys():
+            raise InputError(hints.no_column(f"{where(self, i)} has", columns, row, options=hints.ARGUMENTS))
         return row
 
     def digest(self) -> str:

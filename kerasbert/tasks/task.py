@@ -141,8 +141,8 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRo
         rows = registry.READERS.find(task.reader.partition(":")[0])(source, task)
         if not rows:
             raise InputError(f"{source} holds no rows of {task.name}: is it another file?")
-        if absent := [name for name in columns if name not in rows[0][1]]:
-            raise InputError(_unanswered(task, source, absent, rows[0][1]))
+        if not set(columns) <= rows[0][1].keys():
+            raise InputError(_unanswered(task, source, columns, rows[0][1]))
     else:
         rows = _columns(task, source, columns)
     if task.answer_kind.annotated:
@@ -163,12 +163,12 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRo
     return rows
 
 
-def _unanswered(task: Task, source: Path, absent: Sequence[str], row: Mapping[str, object]) -> str:
+def _unanswered(task: Task, source: Path, columns: Sequence[str], row: Mapping[str, object]) -> str:
     """What is said of a file whose rows lack columns; where it has others, one of them may be meant."""
     can = "file without answers can only be predicted"
     if set(row) <= {"id", *task.parts}:
-        return f"{source} holds no {', '.join(absent)}: a {can}"
-    return f"{hints.no_column(f'{source} has', absent[0], row)}. A {can}"
+        return f"{source} holds no {', '.join(name for name in columns if name not in row)}: a {can}"
+    return f"{hints.no_column(f'{source} has', columns, row)}. A {can}"
 
 
 def _columns(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRow]:

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -89,6 +90,25 @@ def test_bad_tables(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
         read_table(tmp_path / name, columns=["text"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        (
+            "a.csv",
+            "txt,topic\none,two\n",
+            "has no column 'text', nor 'label'. Nearest: 'txt'. It has: txt, topic. Name",
+        ),
+        ("a.csv", "one film I saw.,1\n", "has no column 'text', nor 'label': its first line looks like a row"),
+        ("a.csv", "text,lable\none,two\n", "has no column 'label'. Nearest: 'lable'. It has: text, lable. Name"),
+        ("a.jsonl", '{"txt": "one"}\n', "line 1 has no column 'text', nor 'label'. Nearest: 'txt'"),
+    ],
+)
+def test_all_missing_columns_are_told_at_once(tmp_path, name, content, told):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=re.escape(told)):
+        read_table(tmp_path / name, columns=["text", "label"])
 
 
 def test_bad_corpora(tmp_path):

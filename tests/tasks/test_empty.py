@@ -100,7 +100,7 @@ def test_tables_for_predictions_and_training_hold_texts(classifier):
     for wrong in ({"text": "a"}, None, 3, {}):
         with pytest.raises(InputError, match="texts is a .*, expected a list of texts"):
             kb.predict(model, wrong)
-    with pytest.raises(InputError, match="texts has no column 'text'. It has: txt"):
+    with pytest.raises(InputError, match="texts has no column 'text'. Nearest: 'txt'. It has: txt"):
         kb.predict(model, {"txt": ["a"]})
 
 
