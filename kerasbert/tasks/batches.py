@@ -233,10 +233,12 @@ def _training_rows(encoded: Encoded, batch: int, seed: int, start: int, together
 def ordered_batches(
     encoded: Encoded, longest: int, batch: int = 64
 ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """(indices, inputs) of all rows, shortest first; with `encoded.lengths` each is padded to the next of them."""
+    """(indices, inputs) of all rows, shortest first, padded to the longest row of a batch; of `encoded.lengths` to the next."""
     lengths = np.array([row.length for row in encoded.rows], int)
     order = np.argsort(lengths, kind="stable")
     bounds = np.searchsorted(lengths[order], list(encoded.lengths[:-1]), side="right")
     for group in np.split(order, bounds):
         for i in range(0, len(group), batch):
-            yield group[i : i + batch], encoded.arrays(group[i : i + batch], longest)
+            chosen = group[i : i + batch]
+            own = encoded.lengths or (int(lengths[chosen].max()),)  # one graph takes any length: no multiple is needed
+            yield chosen, encoded.arrays(chosen, longest, lengths=own)
