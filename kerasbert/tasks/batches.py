@@ -27,7 +27,8 @@ class Encoded:
     Args:
         rows: unpadded. owners: int [rows], the text of each row, ascending.
         pad_id: of the tokenizer. declared: what the network reads. settings: input name -> number of a setting.
-        parts: of each text. kind: what an answer is. lengths: what rows are padded to; empty: LENGTH_STEP's multiples.
+        parts: of each text. kind: what an answer is. lengths: what rows are padded to; empty: LENGTH_STEP's multiples, and the
+            longest of a batch where rows are answered (`ordered_batches`).
     """
 
     rows: list[Row]
