@@ -14,18 +14,23 @@ TENSORFLOW = keras.backend.backend() == "tensorflow"
 if TENSORFLOW:
     import tensorflow as tf
 
-_fusion = False
+_fusion, _least = False, 0
 
 
 @contextlib.contextmanager
-def fusion(on: bool) -> Iterator[None]:
-    """Whether functions marked `fused` are compiled in what is traced within; the step core says so on CPU."""
-    global _fusion
-    old, _fusion = _fusion, on and TENSORFLOW
+def fusion(on: bool, least: int = 0) -> Iterator[None]:
+    """Whether functions marked `fused` are compiled in what is traced within; the step core says so on CPU.
+
+    Args:
+        least: int, elements: calls whose largest array has fewer are not compiled.
+    """
+    global _fusion, _least
+    old = _fusion, _least
+    _fusion, _least = on and TENSORFLOW, least
     try:
         yield
     finally:
-        _fusion = old
+        _fusion, _least = old
 
 
 def fusing() -> bool:
@@ -65,6 +70,8 @@ def fused(fn: Callable | None = None, *, constant: tuple[int, ...] = (), by_hand
         if not _fusion:
             return fn(*arrays, **static)
         tensors = [None if x is None else tf.convert_to_tensor(x) for x in arrays]
+        if max(x.shape.num_elements() or _least for x in tensors if x is not None) < _least:
+            return fn(*arrays, **static)
         kinds = tuple(
             None if x is None else x.dtype.is_floating and (i not in constant or differentiated(x))
             for i, x in enumerate(tensors)
@@ -178,29 +185,25 @@ def column_sums(x: Tensor) -> Tensor:
         return ops.sum(x, axis=tuple(range(len(x.shape) - 1)))
     x = ops.reshape(x, (-1, x.shape[-1]))
     while x.shape[0] > 1:
-        x = _of_slices(ops.add, x, 0)
+        x = _of_slices(tf.add_n, x, 0)
     return x[0]
 
 
 def row_max(x: Tensor) -> Tensor:
     """Maxima over the last axis: [..., H] -> [..., 1], as maxima of sixteen slices at a time (see `row_sums`)."""
     while (x.shape[-1] or 0) > 16:
-        x = _of_slices(ops.maximum, x, -1)
+        x = _of_slices(lambda slices: functools.reduce(ops.maximum, slices), x, -1)
     return ops.max(x, axis=-1, keepdims=True)
 
 
-def _of_slices(function: Callable, x: Tensor, axis: int) -> Tensor:
+def _of_slices(function: Callable[[list[Tensor]], Tensor], x: Tensor, axis: int) -> Tensor:
     """x cut into sixteen slices along the axis (fewer where it is shorter), and these put together by the function."""
     size = x.shape[axis]
     width = -(-size // min(16, size))
-    whole = size // width
-    slices = [_cut(x, axis, i * width, (i + 1) * width) for i in range(whole)]
-    found = functools.reduce(function, slices)
-    if left := size - whole * width:  # a shorter slice
-        begin, end = _cut(found, axis, 0, left), _cut(found, axis, left, width)
-        found = ops.concatenate([function(begin, _cut(x, axis, whole * width, size)), end], axis=axis)
+    whole, left = divmod(size, width)
+    *slices, end = tf.split(x, [width] * whole + [left], axis=axis)
+    found = function(slices)
+    if left:  # a shorter slice
+        begin, rest = tf.split(found, [left, width - left], axis=axis)
+        found = tf.concat([function([begin, end]), rest], axis=axis)
     return found
-
-
-def _cut(x: Tensor, axis: int, begin: int, end: int) -> Tensor:
-    return x[begin:end] if axis == 0 else x[..., begin:end]

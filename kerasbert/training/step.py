@@ -23,6 +23,7 @@ from kerasbert.objectives.base import Objective
 from kerasbert.training import whole_batch
 
 SUM = tf.distribute.ReduceOp.SUM
+SMALL = 2**18  # elements of an array: compiling what is done to fewer takes longer than 100,000 updates gain by it
 ABSENT = float("nan")  # what a loss that nothing counted for logs: `progress.Means` leaves it out
 WHOLE = ("loss", "gradient_norm", "learning_rate")  # of every update; a nan there is one
 
@@ -247,7 +248,7 @@ class StepCore:
     def scope(self, rows) -> Iterator[None]:
         """Where the losses of these rows are computed: with the update's random numbers, fused where that is asked for."""
         words = random.key(self.seed, "dropout", tf.cast(self.optimizer.iterations.value, tf.int32))
-        with fusion(self.fused), random.scope(words, rows):
+        with fusion(self.fused, SMALL), random.scope(words, rows):
             yield
 
     def weighed(self, sums, counts) -> Tensor:

@@ -125,6 +125,23 @@ def test_a_function_is_compiled_only_where_the_step_core_says_so():
     assert types == ["EagerTensor", "SymbolicTensor"]
 
 
+def test_small_calls_are_not_compiled():
+    types = []
+
+    @fused
+    def sums(x, y):
+        types.append(type(x).__name__)
+        return x + y
+
+    with fusion(True, least=12):
+        for rows in (2, 3):
+            sums(tf.ones((rows, 4)), tf.ones(4))
+    assert types == ["EagerTensor", "SymbolicTensor"]
+    with fusion(True):  # by default everything is
+        sums(tf.ones(1), tf.ones(1))
+    assert types[2:] == ["SymbolicTensor"]
+
+
 def test_what_is_constant_has_a_gradient_only_where_a_tape_asks_for_it(monkeypatch):
     """A learned bias got none, silently; a mask's is not computed."""
     differentiated = []

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import kerasbert as kb
 from kerasbert.objectives.bert import BertPretraining
+from kerasbert.training import step
 from kerasbert.training.optimizers import adamw
 from kerasbert.training.precision import precision
 from kerasbert.training.step import Compilation, StepCore
@@ -38,7 +39,8 @@ def curve(records, seed, fast):
 
 
 @pytest.mark.full
-def test_fused_parts_give_the_plain_graphs_curve(tmp_path):
+def test_fused_parts_give_the_plain_graphs_curve(tmp_path, monkeypatch):
+    monkeypatch.setattr(step, "SMALL", 0)
     records = books.records(tmp_path, "full", LENGTH)
     plain, fast, other = curve(records, 0, False), curve(records, 0, True), curve(records, 1, False)
     noise = np.abs(plain - other).mean()

@@ -47,10 +47,12 @@ def run(settings: dict) -> dict:
     from kerasbert.layers.naming import names
     from kerasbert.models.bert import Encoder
     from kerasbert.objectives.bert import BertPretraining
+    from kerasbert.training import step as step_core
     from kerasbert.training.config import TrainConfig
     from kerasbert.training.optimizers import make_optimizer, take_average
     from kerasbert.training.step import Compilation, StepCore, distribute
 
+    step_core.SMALL = 0  # where something is fused, everything is
     keras.utils.set_random_seed(settings.get("init", 1))
     spec = Spec().derive(TINY | {"dropout": settings.get("dropout", 0.1)})
     with strategy.scope():
