@@ -67,9 +67,12 @@ class MaskedLM(keras.layers.Layer):
         self.norm.build((*shape[:-1], self.width))
         self.bias = self.add_weight(shape=(self.vocabulary,), initializer="zeros", name="bias")
 
+    def states(self, x) -> Tensor:
+        """What is compared with the rows of the table: [B, P, H] -> [B, P, E]."""
+        return self.norm(self.transform(x, activation=self.activation))
+
     def call(self, x, table) -> Tensor:
-        x = self.norm(self.transform(x, activation=self.activation))
-        return with_bias(_products(x, table), self.bias)
+        return with_bias(_products(self.states(x), table), self.bias)
 
 
 class GeluMaskedLM(MaskedLM):

@@ -12,10 +12,11 @@ from keras import ops
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers import heads
-from kerasbert.layers.backend import pick
+from kerasbert.layers.backend import fusing, pick
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.feedforward import Linear
 from kerasbert.objectives.base import Objective, label_sums
+from kerasbert.objectives.lm_loss import biased_sums
 from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens
 from kerasbert.registry import register_objective
 from kerasbert.text.base import Tokenizer
@@ -33,11 +34,16 @@ class PretrainingModel(heads.HeadedModel):
 
     Call: the encoder's inputs and mlm_positions [B, P] -> the encoder's outputs, mlm_logits [B, P, V] float32
         and, with a head for pairs, `<head>_logits` [B, C] float32 (nsp_logits, sop_logits, place_logits).
+        Where a CPU compiles the step, mlm_states [B, P, E] may stand for mlm_logits, which are their products with the table.
     """
 
     def call(self, inputs, training=False) -> dict[str, Tensor]:
         outputs = self.encoder(inputs, training=training)
-        outputs["mlm_logits"] = self.tokens(outputs["sequence"], inputs["mlm_positions"])
+        head, positions = self.heads["mlm"], inputs["mlm_positions"]
+        if fusing() and type(head).call is heads.MaskedLM.call:
+            outputs["mlm_states"] = head.states(pick(outputs["sequence"], positions))
+        else:
+            outputs["mlm_logits"] = self.tokens(outputs["sequence"], positions)
         for head, _ in SENTENCES.values():
             if head in self.heads:
                 outputs[f"{head}_logits"] = ops.cast(self.heads[head](outputs["pooled"]), "float32")
@@ -132,7 +138,11 @@ class BertPretraining(Objective):
         """Loss and metric sums of the model's outputs."""
         sums = {}
         for loss, (labels, weights) in self.predicted.items():
-            found = label_sums(outputs[f"{loss}_logits"], batch[labels], batch[weights])
+            if f"{loss}_states" in outputs:
+                table, bias = self.model.encoder.embeddings.tokens.table, self.model.heads[loss].bias
+                found = biased_sums(outputs[f"{loss}_states"], table, bias, batch[labels], batch[weights])
+            else:
+                found = label_sums(outputs[f"{loss}_logits"], batch[labels], batch[weights])
             sums[loss], sums[f"{loss}/accuracy"] = found
         for feature, (head, _) in self.sentences.items():
             weights = self.pair_weights(batch, feature)

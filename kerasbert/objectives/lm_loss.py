@@ -15,7 +15,7 @@ from keras import ops
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import differentiated, fused
-from kerasbert.layers.backend_fused import ByHand, row_sums
+from kerasbert.layers.backend_fused import ByHand, column_sums, row_sums
 from kerasbert.objectives.base import correct, cross_entropy, label_sums, log_gradient, log_sums
 
 PIECE = 2**26  # logits at once, 256 MB
@@ -72,6 +72,40 @@ def lm_hits(
         return (nats, hits), gradient
 
     return call(x, tf.convert_to_tensor(table))
+
+
+def biased_sums(x: Tensor, table: Tensor, bias: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """As `lm_sums` of x @ table^T + bias, for a training step on a CPU: at most one piece of the logits is float32.
+
+    The gradient by the logits is kept in the type of x, so that the table's is one product.
+
+    Args:
+        x: [..., E]. table: float32 [V, E]. bias: float32 [V]. labels: int32 [...]. weights: float32 [...].
+    """
+    x, labels, weights = tf.reshape(x, [-1, x.shape[-1]]), tf.reshape(labels, [-1]), tf.reshape(weights, [-1])
+    count = x.shape[0] or 1
+    pieces = max(n for n in range(1, 6) if count % n == 0) if count * table.shape[0] > PIECE // 8 else 1
+
+    @tf.custom_gradient
+    def call(x, table, bias) -> tuple:
+        rows = tf.cast(table, x.dtype)
+        parts = zip(*(tf.split(a, pieces) for a in (x, labels, weights)), strict=True)
+        found: list[tuple] = []
+        for part, *rest in parts:  # one after the other: the logits of one are there
+            with tf.control_dependencies([one[0] for one in found[-1:]]):
+                products = tf.matmul(part, rows, transpose_b=True)
+            found.append(_with_bias(products, bias, *rest))
+        nats, right, of_logits, of_bias = zip(*found, strict=True)
+
+        def gradient(upstream, _) -> tuple[Tensor, Tensor, Tensor]:
+            whole = tf.concat(of_logits, 0)
+            of_x, scaled = (tf.cast(tf.cast(a, "float32") * upstream, x.dtype) for a in (tf.matmul(whole, rows), x))
+            of_table = tf.matmul(whole, scaled, transpose_a=True)
+            return of_x, tf.cast(of_table, table.dtype), tf.add_n(of_bias) * upstream
+
+        return (tf.add_n(nats), tf.add_n(right)), gradient
+
+    return call(x, tf.convert_to_tensor(table), tf.convert_to_tensor(bias))
 
 
 def cluster_sums(
@@ -226,6 +260,23 @@ def _with_gradient(
     of_logits = log_gradient(logits, labels, ops.logsumexp(logits, axis=-1, keepdims=True), smoothing)
     nats = _smoothed(nats, logits, weights, smoothing)
     return nats, right, ops.cast(of_logits * ops.expand_dims(weights, -1), dtype)
+
+
+def _compiled_with_bias(products, bias, labels, weights):
+    logits = ops.cast(products, "float32") + bias
+    total, of_label, right = log_sums(logits, labels)
+    weights = ops.expand_dims(weights, -1)
+    of_logits = log_gradient(logits, labels, total) * weights
+    sums = ops.sum((total - of_label) * weights), ops.sum(right * weights)
+    return (*sums, ops.cast(of_logits, products.dtype), column_sums(of_logits)), ()
+
+
+@fused(constant=(0, 1, 3), by_hand=ByHand(_compiled_with_bias))
+def _with_bias(products: Tensor, bias: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+    """[P, V], [V], [P], [P] -> sums of nats and of right answers, the gradients of the nats by the products and the bias."""
+    logits = ops.cast(products, "float32") + bias
+    nats, right, of_logits = _with_gradient(logits, labels, weights, smoothing=0.0)
+    return nats, ops.sum(right * weights), ops.cast(of_logits, products.dtype), ops.sum(of_logits, axis=0)
 
 
 def _smoothed(nats: Tensor, logits: Tensor, weights: Tensor, smoothing: float) -> Tensor:

@@ -7,8 +7,9 @@ import tensorflow as tf
 from kerasbert.errors import InputError
 from kerasbert.layers.backend import fusion
 from kerasbert.layers.heads import tied_logits
+from kerasbert.objectives import lm_loss
 from kerasbert.objectives.base import label_sums
-from kerasbert.objectives.lm_loss import cluster_sums, lm_hits, lm_sums, token_sums
+from kerasbert.objectives.lm_loss import biased_sums, cluster_sums, lm_hits, lm_sums, token_sums
 from kerasbert.tpu_check.lower import lower
 
 V, H = 50, 8
@@ -53,6 +54,25 @@ def test_sums_and_gradients_are_those_of_all_logits(piece, fused, smoothing):
     with fusion(fused):
         found = differentiate(lambda *a: lm_sums(*a, piece=piece, smoothing=smoothing), *given)
     expected = differentiate(lambda *a: whole(*a, smoothing=smoothing), *given)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("piece", [2**26, 2**10])  # of 300 places one piece, and five
+def test_sums_and_gradients_with_a_bias(monkeypatch, piece, fused):
+    monkeypatch.setattr(lm_loss, "PIECE", piece)
+    (x, table, labels, weights), bias = case(), tf.constant(np.linspace(-1, 1, V), "float32")
+    ones = tf.ones((3, 100, 1))
+    with tf.GradientTape() as tape, fusion(fused):
+        tape.watch([x, bias])
+        nats, right = biased_sums(x, table, bias, labels, weights)
+        loss = nats / 7
+    found = nats, right, *tape.gradient(loss, [x, table, bias])
+    # the bias as one more column of the table
+    wide = tf.Variable(tf.concat([table, bias[:, None]], axis=1))
+    nats, right, of_x, of_wide = differentiate(whole, tf.concat([x, ones], 2), wide, labels, weights)
+    expected = nats, right, of_x[..., :-1], of_wide[:, :-1], of_wide[:, -1]
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-5)
 
