@@ -14,7 +14,7 @@ HIDDEN = -1000.0  # what their code adds to a score that is not to count; any su
 
 def counted(shape: tuple[int, ...]) -> np.ndarray:
     """Positions 0, 1, 2, ... on the last axis."""
-    return np.broadcast_to(np.arange(shape[-1] if shape else 1), shape)
+    return np.broadcast_to(np.arange(shape[-1]) if shape else 0, shape)
 
 
 def zeros(shape: tuple[int, ...]) -> np.ndarray:

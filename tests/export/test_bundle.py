@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 
+from kerasbert import inputs
 from kerasbert.errors import InputError
 from kerasbert.export import bundle
 from kerasbert.inputs import NAMES
@@ -123,6 +124,91 @@ def test_an_input_takes_no_more_memory_than_it_may():
     wide = dataclasses.replace(BUNDLE.signatures[0], lengths={"S": 1 << 15})
     with pytest.raises(InputError, match="damaged .*'near' of 32768 tokens, expected at most"):
         bundle.read(dataclasses.replace(FULL, signatures=(wide,)).to_zip())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"inputs": (dataclasses.replace(LANGUAGE, choices={"en": 2**31 - 1, "fr": -(2**31)}),)},
+        {"inputs": (dataclasses.replace(LANGUAGE, pad=2**31 - 1),)},
+        {"inputs": (dataclasses.replace(LANGUAGE, pad=-(2**31)),)},
+        {"inputs": (dataclasses.replace(BUNDLE.inputs[0], places=1),)},
+        {"inputs": (dataclasses.replace(BUNDLE.inputs[0], places=1 << 16, axes="BP"),)},
+        {"inputs": (BUNDLE.inputs[0],), "signatures": (bundle.Signature("answer", "x", {"S": 1 << 16}, {"p": "p"}),)},
+        {"inputs": (NEAR,), "signatures": (bundle.Signature("answer", "x", {"S": 1 << 12}, {"p": "p"}),)},
+        {"signatures": (bundle.Signature("answer", "x", {"S": 1}, {"p": "p"}),)},
+        {"columns": ("title",)},
+        {"columns": ("title", "text"), "pair": True},
+        {"litert": "2.1"},
+        {"litert": "2025.1.10.4"},
+    ],
+)
+def test_the_edges_of_what_may_be_are_read(change):
+    edge = dataclasses.replace(BUNDLE, **change)
+    assert bundle.read(edge.to_zip()) == edge
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"inputs": (dataclasses.replace(LANGUAGE, choices={"en": 2**31}),)}, "no int32"),
+        ({"inputs": (dataclasses.replace(LANGUAGE, pad=-(2**31) - 1),)}, "no int32"),
+        ({"inputs": (dataclasses.replace(BUNDLE.inputs[0], places=0),)}, "of 0 places, expected 1 to 65536"),
+        ({"inputs": (dataclasses.replace(BUNDLE.inputs[0], places=(1 << 16) + 1),)}, "of 65537 places"),
+        (
+            {
+                "signatures": (
+                    *BUNDLE.signatures,
+                    bundle.Signature("answer", "x", {"S": (1 << 12) + 1}, {"probabilities": "p"}),
+                )
+            }
+            | {"inputs": (NEAR,)},
+            "of 4097 tokens, expected at most 16777216 numbers",
+        ),
+        ({"signatures": (bundle.Signature("answer", "x", {"S": 0}, {"p": "p"}),)}, "some of 1 to 65536"),
+        ({"signatures": (bundle.Signature("answer", "x", {"S": (1 << 16) + 1}, {"p": "p"}),)}, "some of 1 to 65536"),
+        ({"columns": ("title", "text")}, "expected one of each text"),
+        ({"columns": ("title",), "pair": True}, "expected one of each text"),
+        ({"litert": "2"}, "expected a version such as"),
+        ({"litert": "2.1.3.4.5"}, "expected a version such as"),
+        ({"litert": "20250.1"}, "expected a version such as"),
+        ({"labels": ("a", "a")}, "2 labels, of which 1 differ"),
+        ({"inputs": (BUNDLE.inputs[0], dataclasses.replace(BUNDLE.inputs[1], signature="token_ids"))}, "each once"),
+    ],
+)
+def test_what_is_beyond_an_edge_is_refused(change, text):
+    with pytest.raises(InputError, match=f"damaged .*{text}"):
+        bundle.read(dataclasses.replace(BUNDLE, **change).to_zip())
+
+
+def test_what_a_file_declares_is_what_is_filled(monkeypatch):
+    declared = LANGUAGE.declared()
+    names = ("name", "axes", "dtype", "pad", "filled_by", "setting", "make", "places")
+    assert [getattr(declared, name) for name in names] == [
+        "language_ids",
+        "BS",
+        "int32",
+        0,
+        "setting",
+        "language",
+        None,
+        1,
+    ]
+    assert declared.choices(None) == {"en": 0}
+    made = dataclasses.replace(declared, name="near", axes="BSS", dtype="bool", filled_by="maker", setting="", make=len)
+    monkeypatch.setitem(inputs._MADE, "near", made)
+    found = NEAR.declared()
+    assert (found.name, found.axes, found.dtype, found.filled_by, found.make) == ("near", "BSS", "bool", "maker", len)
+    monkeypatch.delitem(inputs._MADE, "near")
+    with pytest.raises(InputError, match="no input with a maker 'near'"):
+        NEAR.declared()
+
+
+def test_names_of_outputs_and_settings_that_it_was_trained_with():
+    long = dataclasses.replace(BUNDLE.signatures[1], outputs={"probabilities": "last"})
+    mixed = dataclasses.replace(FULL, signatures=(long, BUNDLE.signatures[0]))
+    assert (mixed.output("probabilities"), mixed.lengths, mixed.longest) == ("last", (8, 16), 16)
+    assert (FULL.trained, BUNDLE.trained) == ({"language": "en"}, {})
 
 
 def test_the_same_bundle_is_the_same_bytes_without_dates():
