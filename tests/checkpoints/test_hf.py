@@ -2,13 +2,16 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import kerasbert as kb
+from kerasbert import registry
 from kerasbert.checkpoints import read_tensors
 from kerasbert.checkpoints.directory import named_weights
+from kerasbert.checkpoints.formats import ImportOptions, Opened
 from tests.checkpoints import reference
 from tests.checkpoints.reference import CONFIG, VOCABULARY, batch, hf_shapes, random_tensors, write_hf
 from tests.support import ROOT, shared
@@ -294,6 +297,52 @@ def test_the_tf1_fixture(tmp_path):
         values(encoder),
         {name: read_tensors(tmp_path / "run").read(name) for name in read_tensors(tmp_path / "run").names()},
     )
+
+
+def opened(config):
+    return Opened(Path(), Path(), None, config)
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (None, None),
+        ({}, None),
+        ({"model_type": "bert"}, None),  # a family's own name, which the import looks up itself
+        ({"model_type": "camembert"}, "roberta"),
+        ({"model_type": "birt"}, None),
+        ({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}, None),
+        ({"model_type": "t5", "architectures": ["T5EncoderModel"]}, "t5-encoder"),
+        ({"model_type": "t5", "architectures": []}, None),
+        ({"model_type": "t5", "architectures": "T5EncoderModel"}, None),
+        ({"architectures": ["BertModel"]}, None),
+    ],
+)
+def test_the_family_that_a_configuration_names(config, expected):
+    assert registry.FORMATS["hf"].family_of(opened(config)) == expected
+
+
+def test_what_a_folder_of_theirs_holds(tmp_path):
+    form = registry.FORMATS["hf"]
+    assert not form.looks_like(tmp_path)
+    (tmp_path / "config.json").touch()
+    assert not form.looks_like(tmp_path)
+    (tmp_path / "pytorch_model.bin").touch()
+    assert form.looks_like(tmp_path)
+    (tmp_path / "config.json").unlink()
+    assert not form.looks_like(tmp_path)
+    assert form.looks_like(Path("google-bert/bert-base-uncased"))
+    assert not form.looks_like(tmp_path / "a" / "b" / "c")
+
+
+def test_a_revision_is_of_a_name(tmp_path, monkeypatch):
+    form = registry.FORMATS["hf"]
+    assert form.fetched(tmp_path, ImportOptions()) == (tmp_path, None)
+    with pytest.raises(kb.InputError, match="revision 'main' is of a name on the hub, and .* is none: leave it out"):
+        form.fetched(tmp_path, ImportOptions(revision="main"))
+    monkeypatch.setattr("kerasbert.checkpoints.hub.fetch", lambda name, revision: (tmp_path, f"{revision} of {name}"))
+    place, origin = form.fetched(Path("who/what"), ImportOptions(revision="v1"))
+    assert (place, origin) == (tmp_path, {"hub": "who/what", "revision": "v1 of who/what"})
 
 
 def test_unknown_source(tmp_path):

@@ -12,6 +12,7 @@ VALUES = {
     "b": np.arange(6, dtype=np.float32).reshape(2, 3),
     "a": np.float32([0.5]),
     "empty": np.zeros((0, 4), np.float32),
+    "one": np.float32(2.5),  # without an axis, as a scale of a plug-in's layer
 }
 
 
@@ -38,7 +39,7 @@ def test_round_trip_whatever_the_order(tmp_path):
     other = write(tmp_path / "other", dict(reversed(VALUES.items())), {"format": "pt"})
     assert one.read_bytes() == other.read_bytes()
     file = Safetensors(one)
-    assert file.names() == ["a", "b", "empty"]
+    assert file.names() == ["a", "b", "empty", "one"]
     for name, value in VALUES.items():
         assert file.shape(name) == value.shape
         np.testing.assert_array_equal(file.read(name), value)
