@@ -9,7 +9,6 @@ import tensorflow as tf
 from kerasbert import inputs
 from kerasbert.export import signatures
 from kerasbert.inputs import PAD, Input
-from kerasbert.tasks.exported_kind import CallOption
 
 
 def call(function, ranks, values):
@@ -55,8 +54,8 @@ def test_other_shapes_and_numbers_of_rows_are_one_sentence(rows, said):
 
 
 OPTIONS = {
-    "top": CallOption(3, "a number above 0", lambda values: values > 0),
-    "share": CallOption(0.5, "a number up to 1", lambda values: values <= 1),
+    "top": types.SimpleNamespace(own=3, expected="a number above 0", fits=lambda values: values > 0),
+    "share": types.SimpleNamespace(own=0.5, expected="a number up to 1", fits=lambda values: values <= 1),
 }
 KIND = types.SimpleNamespace(call_options=OPTIONS)
 

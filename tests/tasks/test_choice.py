@@ -13,9 +13,11 @@ from kerasbert.mobile.golden import verify
 from kerasbert.tasks.base import Task, kind_of
 from kerasbert.tasks.batches import encode_texts, epoch_order, training_batches
 from kerasbert.tasks.tables import in_memory
-from kerasbert.tasks.task import find_task, read_rows, split_files
+from kerasbert.tasks.task import read_rows
+from kerasbert.text.graph import graph_tokenizer
 from tests import tiny
 from tests.support import forked
+from tests.tasks import reports
 
 TASK = Task("choice", kind="choice", text="context", text_b="choices")
 TEXTS = [
@@ -76,6 +78,112 @@ def test_metrics_are_of_inputs():
     assert TASK.how.remarks(TASK, np.ones((4, 1), "float32"), None) == ["all 4 choices have the score 1"]
 
 
+def test_a_report_of_choices():
+    reports.check_report("choice")
+    reports.check_baseline("choice")
+
+
+JUDGED = np.array([[2.0], [1.0], [0.0], [5.0], [5.0], [1.0], [2.0], [3.0], [0.0]], "float32")
+
+
+def test_what_a_report_shows_by_hand():
+    """The right choice is the best, the second of two that are alike, and the third of four; probabilities by softmax."""
+    rows, targets = encoded(), np.array([0, 2, 1])
+    judged = TASK.how.judged(TASK, JUDGED, targets, rows)
+    first, last = np.e / (1 + np.e), np.exp(3) / np.exp([1, 2, 3, 0]).sum()
+    assert judged.answer(0) == {"index": 0, "score": pytest.approx(first, abs=1e-4)}
+    assert judged.answer(1) == {"index": 1, "score": pytest.approx(0.5, abs=1e-2)}
+    assert judged.answer(2) == {"index": 2, "score": pytest.approx(last, abs=1e-4)}
+    np.testing.assert_allclose(judged.errors, [0, np.exp(5) / (2 * np.exp(5) + 1), last], rtol=1e-6)
+    bars = {"the best": 1 / 3, "among the 2 best": 1.0, "among the 3 best": 1.0}
+    assert judged.picture == {"title": "The right choice is", "bars": pytest.approx(bars)}
+    assert judged.sampled([0, 0, 2])["accuracy"] == pytest.approx(2 / 3)
+    logs = [-np.log(first), -np.log(np.exp(2) / np.exp([1, 2, 3, 0]).sum())]
+    assert judged.sampled([0, 2])["loss"] == pytest.approx(np.mean(logs))
+    assert TASK.how.shown(TASK, TEXTS[1], 2, "2", judged.answer(1)) == ("happy", "a cat (0.50)")
+    guess = np.mean([1 / 2, 1 / 3, 1 / 4])
+    assert TASK.how.baseline(TASK, np.array([0, 1, 2]), rows)["accuracy"] == pytest.approx(guess)
+    assert TASK.how.baseline(TASK, np.array([1, 1, 2]), rows)["accuracy"] == pytest.approx(2 / 3)
+
+
+def test_scores_that_are_all_one_number_are_told():
+    told = TASK.how.collapsed
+    assert told(TASK, np.full((3, 1), 2.0, "float32"), None) == "all 3 choices have the score 2"
+    assert told(TASK, np.array([[2.0], [2.0 + 1e-6]]), None) == "all 2 choices have the score 2"
+    assert told(TASK, np.array([[2.0], [2.1]]), None) == told(TASK, np.ones((1, 1)), None) == ""
+
+
+def test_the_choice_that_is_explained():
+    best, name, value = TASK.how.explained(TASK, [], np.array([[0.5], [2.0], [1.0]]), None)
+    assert (best, name) == (1, "score of choice 1")
+    assert value(np.array([[3.0], [4.0]])).tolist() == [3.0, 4.0]
+    assert TASK.how.explained(TASK, None, None, None)[:2] == (0, "score of choice 0")
+    assert TASK.how.unlabelled(TASK, TEXTS).tolist() == [0, 0, 0]
+
+
+def test_what_a_server_is_asked():
+    assert TASK.how.strings(TASK) == ("context", "choices")
+    assert TASK.how.probes(["a", "", "b", "c"], 2) == [
+        ("a", ("c", "b", "a")),
+        ("b", ("a", "c", "b")),
+        ("c", ("b", "a", "c")),
+    ]
+    assert TASK.how.numbers([*TEXTS, ("x", '["1", "2"]')]) == {"choice_counts": [2, 3, 4, 2]}
+    assert "`choice_counts` [B]" in TASK.how.described()
+    assert TASK.how.pipeline_tag(TASK) == "multiple-choice"
+
+
+def score(ids):
+    """A number of a row that no other of these has."""
+    return float(np.sin(np.arange(1, len(ids) + 1) * ids).sum())
+
+
+@pytest.mark.parametrize("length", [8, 16])
+def test_the_graph_answers_as_python_over_the_same_scores(length):
+    """Behind the counted choices stands what a batcher fills up with."""
+    import tensorflow as tf
+
+    tokenizer, kind, texts = tiny.tokenizer(), TASK.how, [*TEXTS, ("old " * 20, ("bad", "a good dog"))]
+
+    def run(packed):
+        assert packed["owners"].numpy().tolist() == [0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3]
+        ids, lengths = packed["token_ids"].numpy(), packed["padding_mask"].numpy().sum(1)
+        return {"score": tf.constant([[score(row[:n])] for row, n in zip(ids, lengths)], tf.float32)}
+
+    given = signatures.given(kind, ("context", "choices"), texts)
+    given["choices"] = tf.where(given["choices"] == "", "a stranger's", given["choices"])
+    served = kind.served(run, graph_tokenizer(tokenizer), given, length, ())
+    found = kind.unserved({name: value.numpy() for name, value in served.items()}, ())
+    for text, answer in zip(texts, found):
+        rows = kind.answers.rows(tokenizer, text, length)
+        wanted = kind.answers.decode(text, rows, [[score(row.token_ids)] for row in rows], ()).to_json()
+        scores = answer.pop("scores")
+        assert scores == pytest.approx(wanted.pop("scores") + [0.0] * (4 - len(text[1])), abs=1e-6)
+        assert answer.pop("score") == pytest.approx(wanted.pop("score"), abs=1e-6)
+        assert answer == wanted
+    assert found[-1]["truncated"]
+
+
+def test_a_server_answers_no_input_and_inputs_without_a_choice():
+    import tensorflow as tf
+
+    def run(packed):
+        return {"score": tf.zeros([tf.shape(packed["token_ids"])[0], 1])}
+
+    for rows, width in ((0, 3), (2, 0), (2, 2)):
+        given = {"context": tf.fill([rows], "a"), "choices": tf.fill([rows, width], "b")}
+        given["choice_counts"] = tf.zeros([rows], tf.int32)
+        served = TASK.how.served(run, graph_tokenizer(tiny.tokenizer()), given, 8, ())
+        assert served["scores"].shape == (rows, width)
+        assert not served["scores"].numpy().any()
+        assert served["text"].numpy().tolist() == [b""] * rows
+        assert served["truncated"].numpy().tolist() == [False] * rows
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="choice_counts says how many of each row of choices count"
+    ):
+        TASK.how.served(run, graph_tokenizer(tiny.tokenizer()), given | {"choice_counts": tf.constant([3, 0])}, 8, ())
+
+
 def write(path, *rows):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
@@ -114,71 +222,6 @@ def test_wrong_rows_are_named(tmp_path, row, message):
     good = {"context": "x", "choices": ["a", "b"], "label": 1}
     with pytest.raises(InputError, match=message):
         read_rows(TASK, write(tmp_path / "a.jsonl", good, {"context": "x"} | row))
-
-
-HEADER = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label"
-
-
-def test_swag(tmp_path):
-    row = '0,v,1,x,"A man, old.",He,gold,"runs, fast.",sits.,falls.,sees.,2'
-    write(tmp_path / "train.csv", HEADER, row), write(tmp_path / "val.csv", HEADER, row)
-    task = find_task("swag")
-    files = split_files(tmp_path, task=task)
-    assert {split: path.name for split, path in files.items()} == {"train": "train.csv", "dev": "val.csv"}
-    rows = read_rows(task, files["train"])
-    assert rows.texts == [("A man, old.", ("He runs, fast.", "He sits.", "He falls.", "He sees."))]
-    assert rows.targets.tolist() == [2]
-    test = write(tmp_path / "test.csv", HEADER.removesuffix(",label"), row.removesuffix(",2"))
-    assert read_rows(task, test, targets=False).texts == rows.texts
-    with pytest.raises(
-        InputError, match="test.csv has no column .label..*A file without answers can only be predicted"
-    ):
-        read_rows(task, test)
-
-
-ARTICLE = {
-    "article": "A cat sleeps.",
-    "questions": ["The cat _ .", "Who sleeps?"],
-    "options": [["runs", "sleeps"], ["a dog", "a cat", "a man"]],
-    "answers": ["B", "B"],
-    "id": "high1.txt",
-}
-
-
-def test_race(tmp_path):
-    write(tmp_path / "train" / "high" / "1.txt", ARTICLE)
-    write(tmp_path / "train" / "middle" / "2.txt", ARTICLE | {"answers": ["A", "C"]})
-    write(tmp_path / "dev" / "high" / "3.txt", ARTICLE)
-    task = find_task("race")
-    files = split_files(tmp_path, task=task)
-    rows = read_rows(task, files["train"])
-    assert rows.texts[:2] == [
-        ("A cat sleeps.", ("The cat runs .", "The cat sleeps .")),
-        ("A cat sleeps.", ("Who sleeps? a dog", "Who sleeps? a cat", "Who sleeps? a man")),
-    ]
-    assert rows.targets.tolist() == [1, 1, 0, 2]
-    lines = write(tmp_path / "all.jsonl", ARTICLE, ARTICLE)
-    assert read_rows(task, lines).targets.tolist() == [1, 1, 1, 1]
-    assert len(read_rows(task, files["dev"]).texts) == 2
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"answers": ["B", "D"]}, r"a.txt, question 2: the answer 'D' is no option, expected one of A, B, C"),
-        (
-            {"answers": ["B"]},
-            r"a.txt: questions, options and answers are 2, 2, 1, expected lists as long as each other",
-        ),
-        ({"options": [["a", "b"], 3]}, r"a.txt, question 2: expected a text and a list of texts as its options"),
-        ({"article": None, "questions": None}, r"a.txt: questions, options and answers are NoneType"),
-    ],
-)
-def test_wrong_articles_are_named(tmp_path, change, message):
-    with pytest.raises(InputError, match=message):
-        read_rows(find_task("race"), write(tmp_path / "a.txt", ARTICLE | change))
-    with pytest.raises(InputError, match=r"b.txt, line 1: no json"):
-        read_rows(find_task("race"), write(tmp_path / "b.txt", "plain text"))
 
 
 def rows(count, seed):
