@@ -65,38 +65,6 @@ def test_a_pooler_that_only_their_backbone_has_is_zero(tmp_path, capsys):
     assert not read_tensors(back).read("pooler/kernel").any()
 
 
-@pytest.mark.parametrize("case", presets.TOKENIZERS)
-def test_tokenizers_come_back(case, tmp_path, capsys):
-    tokenizer = presets.TOKENIZERS[case]
-    _, back = written(tmp_path, case, tokenizer=tokenizer)
-    read = kb.load_tokenizer(back / "tokenizer")
-    assert read.digest() == tokenizer.digest()
-    assert read.template == tokenizer.template
-    assert [read.encode(text) for text in presets.TEXTS] == [tokenizer.encode(text) for text in presets.TEXTS]
-    assert "the tokenizer" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("case", "other", "told"),
-    [
-        ("xlnet", "albert", "the tokenizer is left out: KerasHub has no XLNetTokenizer"),
-        ("roberta", "bert", "left out: RobertaTokenizer is no wordpiece"),
-        ("xlm-roberta", "albert", r"left out: XLMRobertaTokenizer has the special tokens <pad> <unk> <s> </s> <mask>"),
-    ],
-)
-def test_a_tokenizer_that_they_have_not_is_left_out(case, other, told, tmp_path, capsys):
-    _, back = written(tmp_path, case, tokenizer=presets.TOKENIZERS[other])
-    assert told in capsys.readouterr().err
-    assert not (tmp_path / "preset/tokenizer.json").exists()
-    assert not (back / "tokenizer").exists()
-
-
-def test_added_tokens_are_told(tmp_path, capsys):
-    tokenizer = presets.TOKENIZERS["bert"].extended(["[E1]"])
-    written(tmp_path, "bert", tokenizer=tokenizer)
-    assert "BertTokenizer finds no added tokens in a text ([E1])" in capsys.readouterr().err
-
-
 def heads(**shapes):
     """Heads of ones."""
     return {"heads": {head: {"bias": np.ones(shape, "float32")} for head, shape in shapes.items()}}
