@@ -138,7 +138,7 @@ class Regression(TaskKind):
 def number(value, source, line):
     place = tables.where(source, line)
     result = of_cell(value, source, place)
-    if not np.isfinite(np.float32(result)):
+    if not abs(result) <= np.finfo("float32").max:  # nor a nan
         raise InputError(f"{place}: {value!r} is not a number, as a regression's label must be")
     return result
 

@@ -1,13 +1,14 @@
 """Classes by hand: targets, weights, smoothing, what is told of answers and what a constant one reaches. No network."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
 
 from kerasbert.answers.base import softmax
 from kerasbert.errors import InputError
-from kerasbert.tasks import classification
+from kerasbert.tasks import classification, labels
 from kerasbert.tasks.classification import log_odds, one_number
 from kerasbert.tasks.task import find_task
 
@@ -120,3 +121,80 @@ def test_an_answer_that_is_wrong_is_worse_the_surer_it_is():
     assert found.errors == pytest.approx([0, *sure])
     assert found.answer(1) == {"label": "no", "score": round(float(sure[0]), 4)}
     assert KIND.shown(TASK, "", 1, None, {"label": "no", "score": 0.5}) == ("yes", "no (0.50)")
+
+
+OUTPUTS = np.array([[2.0, 0, 0], [0, 2, 0], [2, 1, 0], [0, 2, 1], [0, 1, 2], [0, 0, 2]])
+
+
+def test_metrics_by_hand():
+    """Rows 0 and 2 of 'no' are right, 3 of 'yes', 5 of 'maybe'; 'no' is answered twice, the others too."""
+    found = KIND.metrics(TASK, OUTPUTS, TARGETS)
+    shares = softmax(OUTPUTS)
+    f1 = [2 * 2 / (2 + 3), 2 * 1 / (2 + 2), 2 * 1 / (2 + 1)]
+    assert found["accuracy"] == pytest.approx(4 / 6)
+    assert found["f1_macro"] == pytest.approx(np.mean(f1))
+    assert found["loss"] == pytest.approx(-np.log(shares[np.arange(6), TARGETS]).mean())
+    areas = []
+    for label in range(3):
+        own, other = shares[label == TARGETS, label], shares[label != TARGETS, label]
+        areas.append(np.mean([(a > b) + 0.5 * (a == b) for a in own for b in other]))
+    assert found["roc_auc"] == pytest.approx(np.mean(areas))
+    details = KIND.details(TASK, OUTPUTS, TARGETS)
+    assert details["confusion"] == [[2, 1, 0], [0, 1, 1], [0, 0, 1]]
+    assert details["labels"]["yes"] == pytest.approx(
+        {"precision": 0.5, "recall": 0.5, "f1": 0.5, "roc_auc": areas[1], "rows": 2}, abs=1e-6
+    )
+    sampled = KIND.judged(TASK, OUTPUTS, TARGETS, None).sampled(np.arange(6))
+    assert sampled == pytest.approx({name: found[name] for name in sampled})
+    two = dataclasses.replace(TASK, labels={"0": "no", "1": "yes"})
+    found = KIND.metrics(two, OUTPUTS[:5, :2], TARGETS[:5])
+    assert found["f1_positive"] == pytest.approx(2 * 2 / (3 + 2))
+    assert KIND.metrics(two, OUTPUTS[:3, :2], 0 * TARGETS[:3])["roc_auc"] == 0.0  # nothing to be told apart
+
+
+def test_labels_are_those_of_the_rows_or_of_what_it_goes_on_from():
+    bare = dataclasses.replace(TASK, labels={})
+    assert [*KIND.with_labels(bare, "a.csv", [2, 3, 4], ["10", "9", " 9 "]).labels] == ["9", "10"]
+    assert KIND.with_labels(TASK, "a.csv", [2], ["x"]) is TASK
+    assert KIND.continued(TASK, {"labels": {"x": "x"}}) is TASK
+    assert KIND.continued(bare, {"labels": {"x": "y"}}).labels == {"x": "y"}
+    assert KIND.continued(bare, {}).labels == {}
+
+
+def test_labels_that_no_dev_row_has_are_told():
+    train, dev = (types.SimpleNamespace(targets=np.array(targets)) for targets in ([0, 1, 1], [1, 2]))
+    assert KIND.absent(TASK, train, dev) == labels.absent(["no"])
+    assert KIND.absent(TASK, dev, dev) == labels.absent([])
+
+
+def test_a_pooling_of_its_own_takes_the_place_of_the_pooler():
+    pooled = TASK.optioned({"pooling": "mean+max"})
+    assert (KIND.pooler, pooled.how.pooler) == (True, False)
+    assert pooled.how.readout(pooled, None) == "mean+max"
+    wrong = TASK.optioned({"pooling": "median"})
+    with pytest.raises(InputError, match="median|readout must be one of"):
+        wrong.how.readout(wrong, None)
+    assert KIND.unlabelled(TASK, ["a", "b"]).tolist() == [0, 0]
+
+
+def test_what_a_server_answers():
+    model = types.SimpleNamespace(labels=("no", "yes", "maybe"))
+    found = KIND.exported(model, {"logits": OUTPUTS.astype("float32")}, {})
+    assert list(found) == ["probabilities", "label_ids", "labels"]
+    np.testing.assert_allclose(found["probabilities"], softmax(OUTPUTS), rtol=1e-5)
+    assert found["label_ids"].numpy().tolist() == [0, 1, 0, 1, 2, 2]
+    assert found["labels"].numpy().tolist() == [b"no", b"yes", b"no", b"yes", b"maybe", b"maybe"]
+    of_examples = KIND.of_examples(found, model.labels)
+    assert of_examples["classes"].numpy().tolist() == [[b"no", b"yes", b"maybe"]] * 6
+    assert of_examples["scores"] is found["probabilities"]
+    assert KIND.pipeline_tag(TASK) == "text-classification"
+    assert all(f"`{name}`" in KIND.described() for name in found)
+    assert KIND.check_target("mediapipe") is None
+
+
+@pytest.mark.parametrize(("target", "number"), [(None, 1), ("maybe", 2), ("no", 0)])
+def test_a_label_that_is_explained(target, number):
+    logits = np.array([[0.5, 2.0, 1.0]], "float32")
+    row, what, value = KIND.explained(TASK, None, logits, target)
+    assert (row, what) == (0, f"log-odds of {['no', 'yes', 'maybe'][number]}")
+    np.testing.assert_allclose(value(logits), log_odds(logits, number))

@@ -2,14 +2,16 @@
 
 import dataclasses
 import itertools
+import types
 
 import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
-from kerasbert.tasks import multi_label
+from kerasbert.tasks import labels, multi_label
 from kerasbert.tasks.multi_label import best_threshold, split
 from kerasbert.tasks.task import find_task
+from tests.tasks import reports
 
 KIND = multi_label.KIND
 TASK = dataclasses.replace(find_task("multi_label"), label="tags", labels={name: name for name in ("a", "b", "c")})
@@ -105,3 +107,103 @@ def test_answers_without_any_label_are_told():
     found = KIND.judged(TASK, np.array([[3.0, -3, 3], [3, -3, -3]]), np.array([[1.0, 0, 0], [1, 0, 0]]), None)
     assert (found.answer(0), found.answer(1)) == (["a", "c"], ["a"])
     assert found.errors == pytest.approx([1 / (1 + np.exp(-3)), 0])
+
+
+LOGITS = np.array([[3.0, -3, 3], [3, -3, -3], [-1, 2, -3], [-1, -2, 1]])
+WANTED = np.array([[1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 1]], "float32")
+
+
+def area(scores, wanted):
+    return np.mean([(a > b) + 0.5 * (a == b) for a in scores[wanted] for b in scores[~wanted]])
+
+
+def test_metrics_by_hand():
+    """Answered: a c; a; b; c. Wanted: a; a; a b; c. Right: a twice, b, c."""
+    found = KIND.metrics(TASK, LOGITS, WANTED)
+    areas = [area(LOGITS[:, i], WANTED[:, i] > 0) for i in range(3)]
+    share = 1 / (1 + np.exp(-LOGITS))
+    assert found == pytest.approx(
+        {
+            "f1_micro": 2 * 4 / (5 + 5),
+            "f1_macro": np.mean([2 * 2 / (2 + 3), 2 * 1 / (1 + 1), 2 * 1 / (2 + 1)]),
+            "exact_match": 2 / 4,
+            "roc_auc": np.mean(areas),
+            "loss": -np.mean(WANTED * np.log(share) + (1 - WANTED) * np.log(1 - share)),
+        }
+    )
+    told = KIND.details(TASK, LOGITS, WANTED)["labels"]
+    assert told["a"] == pytest.approx(
+        {"precision": 1.0, "recall": 2 / 3, "f1": 0.8, "roc_auc": areas[0], "rows": 3}, abs=1e-6
+    )
+    alone = KIND.metrics(TASK, LOGITS, np.ones((4, 3)))
+    assert alone["roc_auc"] == 0.0
+    mixed = KIND.metrics(TASK, LOGITS, np.concatenate([WANTED[:, :1], np.ones((4, 1)), np.zeros((4, 1))], 1))
+    assert mixed["roc_auc"] == pytest.approx(areas[0])  # of the labels that some rows have and others have not
+    sampled = KIND.judged(TASK, LOGITS, WANTED, None).sampled(np.arange(4))
+    assert sampled == pytest.approx(found)
+
+
+def test_thresholds_are_tuned_label_by_label_and_decide():
+    tuned = KIND.tuned(TASK, LOGITS, WANTED, None)
+    share = 1 / (1 + np.exp(-LOGITS))
+    assert tuned.options["thresholds"] == [best_threshold(*each) for each in zip(share.T, WANTED.T > 0)]
+    assert tuned.how.metrics(tuned, LOGITS, WANTED)["f1_macro"] >= KIND.metrics(TASK, LOGITS, WANTED)["f1_macro"]
+    strict = TASK.optioned({"thresholds": [0.99, 0.5, 0.5]})
+    assert strict.how.judged(strict, LOGITS, WANTED, None).answer(0) == ["c"]
+
+
+def test_what_a_server_answers_is_as_wide_as_its_longest_list():
+    model = types.SimpleNamespace(labels=("a", "b", "c"))
+    found = KIND.exported(model, {"logits": LOGITS.astype("float32")}, {})
+    np.testing.assert_allclose(found["probabilities"], 1 / (1 + np.exp(-LOGITS)), rtol=1e-5)
+    assert found["labels"].numpy().tolist() == [[b"a", b"c"], [b"a", b""], [b"b", b""], [b"c", b""]]
+    assert found["label_counts"].numpy().tolist() == [2, 1, 1, 1]
+    edge = TASK.optioned({"thresholds": [0.5, 1.0, 1.0]}).how.exported(
+        model, {"logits": np.zeros((1, 3), "float32")}, {}
+    )
+    assert edge["labels"].numpy().tolist() == [[b"a"]]  # a probability that equals its threshold reaches it
+    assert all(f"`{name}`" in KIND.described() for name in found)
+    assert KIND.pipeline_tag(TASK) == "text-classification"
+
+
+def test_probabilities_of_a_phone_are_logits_again():
+    share = (1 / (1 + np.exp(-LOGITS))).astype("float32")
+    np.testing.assert_allclose(KIND.from_exported([*share]), LOGITS, atol=1e-4)
+    ends = KIND.from_exported([np.array([0.0, 1.0], "float32")])
+    assert np.isfinite(ends).all()
+    assert ends[0, 0] < -60
+    assert ends[0, 1] > 15
+
+
+def test_a_label_beside_its_absence_and_what_is_explained():
+    both = np.asarray(KIND.compared(TASK, LOGITS.astype("float32"), None))
+    assert both.shape == (4, 3, 2)
+    np.testing.assert_array_equal(both[..., 0], LOGITS)
+    assert not both[..., 1].any()
+    row, what, value = KIND.explained(TASK, None, LOGITS[:1], "b")
+    assert (row, what, value(LOGITS).tolist()) == (0, "log-odds of b", LOGITS[:, 1].tolist())
+    assert KIND.explained(TASK, None, LOGITS[2:3], None)[1] == "log-odds of b"
+    assert KIND.unlabelled(TASK, ["x", "y"]).tolist() == [[0.0] * 3] * 2
+    assert KIND.group(WANTED[2]) == (1, 1, 0)
+
+
+def test_labels_of_columns_or_of_what_it_goes_on_from():
+    bare = dataclasses.replace(TASK, labels={})
+    columns = dataclasses.replace(bare, label="x,y")
+    if len(columns.label_columns) == 2:
+        assert KIND.with_labels(columns, "a.csv", [2], ["x"]).labels == {"x": "x", "y": "y"}
+    assert KIND.with_labels(TASK, "a.csv", [2], ["x"]) is TASK
+    assert KIND.continued(TASK, {"labels": {"x": "x"}}) is TASK
+    assert KIND.continued(bare, {"labels": {"x": "x"}}).labels == {"x": "x"}
+    train, dev = (types.SimpleNamespace(targets=targets) for targets in (WANTED, WANTED[:2]))
+    assert KIND.absent(TASK, train, dev) == labels.absent(["b", "c"])
+    many = [f"l{i}" for i in range(labels.MOST)]
+    assert len(KIND.with_labels(bare, "a.csv", [2], [many]).labels) == labels.MOST
+    with pytest.raises(InputError, match=f"has {labels.MOST + 1} different labels in column 'tags': is it the label"):
+        KIND.with_labels(bare, "a.csv", [2], [[*many, "more"]])
+
+
+def test_a_report():
+    reports.check_report("multi_label")
+    reports.check_baseline("multi_label")
+    assert KIND.shown(TASK, "", WANTED[0] * 0, None, []) == (labels.NO_LABEL, labels.NO_LABEL)

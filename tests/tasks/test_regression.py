@@ -73,3 +73,47 @@ def test_what_is_judged_is_how_far_an_answer_is_off():
     assert KIND.baseline(TASK, targets, None)["mean_squared_error"] == pytest.approx(np.var(targets))
     assert found.sampled([1, 2])["mean_squared_error"] == pytest.approx((1 + 1.5**2) / 2)
     np.testing.assert_array_equal(KIND.from_exported([np.array([1.0]), np.array([2.0])]), [1, 2])
+
+
+def test_the_number_is_what_servers_and_phones_answer():
+    value = np.array([1.0, 2.5], "float32")
+    np.testing.assert_array_equal(KIND.device({"value": value}, {}), [[1.0], [2.5]])
+    assert KIND.exported(None, {"value": value}, {}) == {"value": value}
+    assert KIND.of_examples({"value": value}, ()) == {"outputs": value}
+    np.testing.assert_array_equal(KIND.from_exported(np.asarray(KIND.device({"value": value}, {}))), value)
+    assert (KIND.pipeline_tag(TASK), KIND.described()) == ("text-classification", "`value` [B] float32")
+    assert KIND.pipeline_tag(dataclasses.replace(TASK, text_b="other")) == "sentence-similarity"
+    for target in ("mediapipe", "task_library"):
+        with pytest.raises(InputError, match="the model is for a regression, expected .*: .* has no other"):
+            KIND.check_target(target)
+
+
+def test_metrics_and_baselines_by_hand():
+    outputs, targets = np.array([1.0, 2.0, 4.0]), np.array([1.0, 3.0, 2.0])
+    found = KIND.metrics(TASK, outputs, targets)
+    centred = (outputs - outputs.mean(), targets - targets.mean())
+    pearson = (centred[0] @ centred[1]) / np.sqrt((centred[0] ** 2).sum() * (centred[1] ** 2).sum())
+    assert found == pytest.approx({"pearson": pearson, "spearman": 0.5, "mean_squared_error": 5 / 3})
+    assert KIND.baseline(TASK, targets, None) == pytest.approx(
+        {"mean_squared_error": 2 / 3, "pearson": 0.0, "spearman": 0.0}
+    )
+    judged = KIND.judged(TASK, outputs, targets, None)
+    assert judged.picture == {"title": "Answers beside targets", "points": [[1, 1], [3, 2], [2, 4]], "of": 3}
+
+
+def test_the_number_that_is_explained_is_the_answer():
+    task = dataclasses.replace(TASK, mean=3.0, std=2.0)
+    row, what, value = KIND.explained(task, None, None, None)
+    assert (row, what, value(np.array([[0.5], [-1.0]])).tolist()) == (0, "the number", [4.0, 1.0])
+    sigmoid = TASK.optioned({"activation": "sigmoid"})
+    assert float(sigmoid.how.explained(sigmoid, None, None, None)[2](np.zeros((1, 1), "float32"))[0]) == 0.5
+    with pytest.raises(InputError, match="target"):
+        KIND.explained(task, None, None, "a")
+
+
+@pytest.mark.parametrize("cell", ["a", "nan", "inf", "1e39", ""])
+def test_a_cell_that_is_no_number_is_named(cell):
+    """And a number that float32 does not hold, of which numpy warned before it was refused."""
+    assert KIND.targets(TASK, "a.csv", [2, 3], ["1.5", -2], []).tolist() == [1.5, -2]
+    with pytest.raises(InputError, match="a.csv, line 4"):
+        KIND.targets(TASK, "a.csv", [4], [cell], [])
