@@ -138,7 +138,7 @@ class Regression(TaskKind):
 def number(value, source, line):
     place = tables.where(source, line)
     result = of_cell(value, source, place)
-    if not abs(result) <= np.finfo("float32").max:  # nor a nan
+    if not abs(result) <= float(np.finfo("float32").max):  # nor is nan
         raise InputError(f"{place}: {value!r} is not a number, as a regression's label must be")
     return result
 
