@@ -188,6 +188,44 @@ def test_matryoshka_sums_a_loss_of_the_first_numbers(name):
         assert hits[0] == hits[1]  # of the widest
 
 
+def softmax(x):
+    found = np.exp(x - x.max(-1, keepdims=True))
+    return found / found.sum(-1, keepdims=True)
+
+
+def test_the_loss_of_several_layers_is_its_formula():
+    """The last layer's loss, the mean of the others', and .3 KL of each; an input that fills up and a text that is none."""
+    task, layers = find_task("pairs").optioned({"depths": [2, 1], "dims": [7, 4]}), [pairs(4, 3) for _ in range(3)]
+    made = batch(np.ones((4, 1)), [1, 1, 1, 0], np.arange(12).reshape(4, 3))
+    made["label_texts"][1, 2] = made["label_texts"][3] = -1
+    stacked = np.stack(layers, axis=2).reshape(12, 3, 7)
+    found = task.how.losses(task, stacked, made)
+    each = [vector_losses.sums(task.how.options, v, made) for v in layers]
+    apart = 0.0
+    for other in layers[1:]:
+        p, q = (softmax(v.astype("float64") / 0.3) for v in (layers[0], other))
+        texts = (p * np.log(p / q)).sum(-1)
+        apart += 0.3 * (texts[0].mean() + texts[1, :2].mean() + texts[2].mean())
+    expected = float(each[0]["label"]) + sum(float(one["label"]) for one in each[1:]) / 2 + apart
+    assert float(found["label"]) == pytest.approx(expected, rel=1e-5)
+    assert float(found["label/accuracy"]) == float(each[0]["label/accuracy"])  # of the last layer
+
+
+def test_the_last_layer_does_not_learn_from_those_below():
+    import tensorflow as tf
+
+    task = find_task("sts").optioned({"loss": "cosine", "depths": [1]})
+    made = batch([0.5, 0.5], [1, 1], np.arange(4).reshape(2, 2))
+    v = tf.constant(DRAW.normal(size=(4, 2, 5)).astype("float32"))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(v)
+        both = task.how.losses(task, v, made)["label"]
+        last = task.how.losses(task, v[:, 0], made)["label"]
+    both, last = (tape.gradient(each, v).numpy() for each in (both, last))
+    np.testing.assert_allclose(both[:, 0], last[:, 0], atol=1e-6)
+    assert np.abs(both[:, 1]).min() > 1e-4
+
+
 def test_each_loss_has_finite_gradients_where_vectors_are_equal_or_0():
     import tensorflow as tf
 
