@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
-from kerasbert.tasks.base import find
+from kerasbert.tasks import labels
+from kerasbert.tasks.base import Task, find
 from kerasbert.tasks.labels import remarks
 from kerasbert.tasks.task import find_labels, find_task, read_rows
 
@@ -135,3 +136,134 @@ def test_texts_that_stand_there_with_different_labels_are_told(tmp_path):
     path.write_text("Zoe B-PER\nsang O\n\nZoe O\nsang O\n\nEve B-PER\n\n")
     task = find_labels(find_task("ner"), path)
     assert "1 inputs stand there with different labels" in task.how.told(path, read_rows(task, path))[-1]
+
+
+def numbered(count):
+    return [f"{i}.5" for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("values", "refused"),
+    [
+        (["a", "a"], "has one label only in column 'c': 'a'; expected at least two"),
+        (["a", "b"], ""),
+        (numbered(20), ""),  # so many may be classes, whatever their rows
+        (numbered(21) * 4, "has 21 different numbers in column 'c' of 84 rows, which would be 21 classes"),
+        (numbered(21) * 5, ""),
+        ([str(i) for i in range(21)], "has 21 different numbers in column 'c' of 21 rows"),
+        ([str(i) for i in range(21)] * 2, ""),
+        ([*numbered(21), "a"], ""),  # a name among them
+        ([f"c{i}" for i in range(labels.MOST)], ""),
+        ([f"c{i}" for i in range(labels.MOST + 1)], f"has {labels.MOST + 1} different labels in column 'c'"),
+    ],
+)
+def test_the_edges_of_a_column_of_classes(values, refused):
+    if not refused:
+        labels.check_classes("a.csv", "c", values)
+        return
+    with pytest.raises(InputError, match=f"a.csv {refused}"):
+        labels.check_classes("a.csv", "c", values)
+
+
+TWO = Task("x", labels={"0": "no", "1": "yes"})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("a, b", ["a", "b"]),
+        (["a", " b "], ["a", "b"]),
+        ("a", ["a"]),
+        ("a,,b", None),
+        ("a,a", None),
+        (["a", ""], None),
+        ("", None),
+    ],
+)
+def test_names_that_are_given(given, expected):
+    if expected is None:
+        with pytest.raises(InputError, match="expected different names, with commas between"):
+            labels.names_of(given)
+        return
+    assert labels.names_of(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        (["yes", "no"], {"1": "yes", "0": "no"}),
+        (["yes", "so", "no"], {"1": "yes", "so": "so", "0": "no"}),
+        (["yes"], None),
+        (["so", "no"], None),
+    ],
+)
+def test_a_head_that_is_kept_orders_the_labels_where_it_has_them_all(kept, expected):
+    found = labels.as_head(TWO, kept)
+    assert found is TWO if expected is None else list(found.labels.items()) == list(expected.items())
+    twice = Task("x", labels={"0": "no", "1": "no"})
+    assert labels.as_head(twice, ["no"]) is twice
+
+
+def test_the_label_that_is_asked_for():
+    logits = np.array([[0.5, 2.0]])
+    assert [labels.number(TWO, logits, target) for target in (None, "no", "yes", "0", "1")] == [1, 0, 1, 0, 1]
+    assert labels.number(TWO, None, None) == 0
+    with pytest.raises(InputError, match="no label 'yess'. Nearest: 'yes'"):
+        labels.number(TWO, logits, "yess")
+    assert labels.untargeted("span", None) is None
+    with pytest.raises(InputError, match="a span is explained by its answer alone, received the target 'x'"):
+        labels.untargeted("span", "x")
+
+
+def test_lines_of_labels_without_dev_rows_and_of_numbers():
+    assert labels.absent([]) == []
+    assert labels.absent(["a"]) == ["no dev row has the label 'a'"]
+    assert labels.absent([f"l{i}" for i in range(12)])[0].endswith("'l8', 'l9'")
+    columns = [[0.5, 1], [1, 0], [0.25, 0.5], [0.75, 1], [3.0, 4.0]]
+    assert labels.told(TWO, columns) == {
+        "no": {"precision": 0.5, "recall": 1.0, "f1": 0.25, "roc_auc": 0.75, "rows": 3},
+        "yes": {"precision": 1.0, "recall": 0.0, "f1": 0.5, "roc_auc": 1.0, "rows": 4},
+    }
+    assert labels.ordered(["10", "9", "9.0"]) == ["9", "9.0", "10"]
+    assert labels.ordered(["b", "10", "9"]) == ["10", "9", "b"]
+
+
+SEVERAL = Task("x", kind="multi_label", label="a,b")
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"), [(("1", "0"), ["a"]), ((" 1 ", "TRUE"), ["a", "b"]), (("false", 0), [])]
+)
+def test_columns_of_0_and_1(cells, expected):
+    rows = [(2, {"text": "x", "a": cells[0], "b": cells[1]})]
+    assert labels.joined(SEVERAL, "a.csv", rows)[0][1][SEVERAL.label] == expected
+    assert labels.joined(TWO, "a.csv", rows) is rows
+    already = [(2, {"a,b": ["a"]})]
+    assert labels.joined(SEVERAL, "a.csv", already) == already
+
+
+@pytest.mark.parametrize(("cell", "hint"), [("2", False), ("", True), ("nan", True), ("x", False)])
+def test_columns_of_something_else(cell, hint):
+    with pytest.raises(InputError, match="a.csv, line 2: column 'b' is .*, expected 0 or 1") as error:
+        labels.joined(SEVERAL, "a.csv", [(2, {"text": "x", "a": "1", "b": cell})])
+    assert ("--skip-unlabelled" in str(error.value)) == hint
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answered", "told"),
+    [
+        ([50, 50], [97, 3], True),
+        ([50, 50], [91, 9], True),
+        ([50, 50], [90, 10], True),  # five times as often wanted as answered
+        ([50, 50], [89, 11], False),
+        ([100, 0], [100, 0], False),
+    ],
+)
+def test_answers_that_are_nearly_one_label(wanted, answered, told):
+    found = labels.nearly_one(np.repeat([0, 1], wanted), np.repeat([0, 1], answered), ["a", "b"])
+    assert bool(found) == told
+    few = labels.nearly_one(np.repeat([0, 1], [20, labels.FEWEST]), np.zeros(20 + labels.FEWEST, int), ["a", "b"])
+    assert few
+    assert not labels.nearly_one(
+        np.repeat([0, 1], [20, labels.FEWEST - 1]), np.zeros(19 + labels.FEWEST, int), ["a", "b"]
+    )
