@@ -128,3 +128,117 @@ def test_languages_are_numbered_from_0_without_a_gap():
     ):
         with pytest.raises(InputError, match="lang2id must number languages from 0, each its own, without a gap"):
             configs.languages({"lang2id": wrong})
+
+
+@pytest.mark.parametrize(
+    ("config", "classes", "pair", "kind", "expected"),
+    [
+        ({}, 1, None, None, ("regression", "text")),
+        ({}, 2, None, None, ("classification", "text")),
+        ({"problem_type": None}, 3, True, None, ("classification", "pair")),
+        ({"problem_type": "regression"}, 1, None, None, ("regression", "text")),
+        ({"problem_type": "single_label_classification"}, 2, None, None, ("classification", "text")),
+        ({"problem_type": "multi_label_classification"}, 1, None, None, ("multi_label", "text")),
+        ({configs.PAIR: True}, 2, None, None, ("classification", "pair")),
+        ({configs.PAIR: True}, 2, False, None, ("classification", "text")),
+        ({configs.PAIR: 1}, 2, None, None, ("classification", "text")),
+        ({configs.PAIR: True}, 2, None, "tags", ("tags", "text")),
+        ({}, 2, None, "span", ("span", "pair")),
+        ({}, 1, False, "choice", ("choice", "pair")),
+    ],
+)
+def test_the_task_of_a_head(config, classes, pair, kind, expected):
+    found = configs.task_of(config, classes, pair, kind)
+    assert (found["kind"], found["inputs"], len(found)) == (*expected, 2)
+    options = {configs.OPTIONS: {"thresholds": [0.5]}}
+    assert configs.task_of(config | options, classes, pair, kind) == found | {"options": {"thresholds": [0.5]}}
+    for none in ({}, None, "x", [1]):
+        assert configs.task_of(config | {configs.OPTIONS: none}, classes, pair, kind) == found
+
+
+@pytest.mark.parametrize(
+    ("problem", "classes", "said"),
+    [
+        ("regress", 1, "problem_type is 'regress', expected one of regression, single_label_classification, multi_"),
+        (3, 1, "problem_type is 3"),
+        ("regression", 2, "problem_type is regression with 2 outputs"),
+        ("single_label_classification", 1, "single_label_classification with one label"),
+    ],
+)
+def test_a_problem_that_is_none_here(problem, classes, said):
+    with pytest.raises(InputError, match=said):
+        configs.task_of({"problem_type": problem}, classes)
+
+
+@pytest.mark.parametrize(
+    ("config", "count", "expected"),
+    [
+        ({}, None, ("LABEL_0", "LABEL_1")),
+        ({}, 3, ("LABEL_0", "LABEL_1", "LABEL_2")),
+        ({"id2label": {"1": "b", 0: "a"}}, 2, ("a", "b")),
+        ({"id2label": {"0": "a"}}, None, ("a",)),
+        ({"num_labels": 2, "_num_labels": 2}, 2, ("LABEL_0", "LABEL_1")),
+        ({"num_labels": 3}, None, ("LABEL_0", "LABEL_1")),
+        ({"num_labels": "3"}, 2, ("LABEL_0", "LABEL_1")),
+    ],
+)
+def test_names_of_classes(config, count, expected):
+    assert configs.labels(config, count) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "count", "said"),
+    [
+        ({"num_labels": 3}, 2, "the classifier has 2 outputs, and num_labels says 3"),
+        ({"_num_labels": 1}, 2, "the classifier has 2 outputs, and _num_labels says 1"),
+        ({"id2label": {"a": "b"}}, None, "id2label must map numbers to names"),
+        ({"id2label": ["a"]}, None, "id2label must map numbers to names"),
+        ({"id2label": {"1": "a", "2": "b"}}, None, "id2label must number its classes 0 to 1"),
+        ({"id2label": {"0": "a", "1": "a"}}, None, "id2label must number its classes 0 to 1"),
+        ({"id2label": {"0": "a", "1": "b"}}, 3, "the classifier has 3 outputs, and id2label names 2"),
+    ],
+)
+def test_names_of_classes_that_do_not_fit(config, count, said):
+    with pytest.raises(InputError, match=said):
+        configs.labels(config, count)
+
+
+def test_numbers_of_languages():
+    assert configs.languages({}) is None
+    assert configs.languages({"lang2id": {}}) is None
+    assert list(configs.languages({"lang2id": {"fr": 1, "en": 0}}).items()) == [("en", 0), ("fr", 1)]
+    for table in ({"en": 1}, {"en": 0, "fr": 0}, {"en": 0, "fr": 2}, {"en": "0"}, {"en": True}, ["en"], {"en": 0.0}):
+        with pytest.raises(InputError, match="lang2id must number languages from 0"):
+            configs.languages({"lang2id": table})
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind"),
+    [
+        ("BertForTokenClassification", "tags"),
+        ("BertForQuestionAnswering", "span"),
+        ("BertForMultipleChoice", "choice"),
+        ("BertForSequenceClassification", None),
+        ("BertModel", None),
+        (None, None),
+    ],
+)
+def test_the_kind_of_a_class(architecture, kind):
+    assert configs.kind_of(architecture, ()) == kind
+    assert configs.kind_of(architecture, ("span",)) == (kind or "span")
+    assert configs.one_number(architecture) == (kind == "choice")
+    if architecture:
+        for asked in ("tags", "span", "choice", "classification", None):
+            own = asked if asked in ("tags", "span", "choice") else None
+            assert configs.serves(architecture, asked) == (own == kind), asked
+
+
+def test_the_problem_of_a_kind():
+    kinds = ("regression", "multi_label", "classification", "tags", None)
+    assert [configs.problem_of(kind) for kind in kinds] == [
+        "regression",
+        "multi_label_classification",
+        None,
+        None,
+        None,
+    ]
