@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.tasks import early_checks
 from kerasbert.tasks.base import Task
@@ -112,3 +113,55 @@ def test_settings_of_families_with_a_spec_of_their_own(tmp_path):
     early_checks.check_dims(16, own, "mean+max")
     assert early_checks.hidden_of(model(tmp_path, family="elmo", spec={"hidden": 8})) is None
     early_checks.check_dims(9, tmp_path)
+
+
+def run(folder, name="run", **task):
+    """The json of a run of BERT's sizes with two labels."""
+    (folder / name).mkdir()
+    said = {"name": "t", "kind": "classification", "inputs": "text"} | task
+    return model(folder / name, spec=specs.to_dict(specs.Spec()), task=said, labels=["no", "yes"])
+
+
+def test_models_that_do_not_answer_alike(tmp_path):
+    one, two = run(tmp_path), run(tmp_path, "two")
+    early_checks.check_ensemble([one])
+    early_checks.check_ensemble([one, two])
+    for name, changes, fact in (
+        ("labels", {"labels": {"0": "a", "1": "b"}}, "set of labels"),
+        ("pair", {"text_b": "b", "inputs": "pair"}, "number of texts"),
+        ("kind", {"kind": "regression", "labels": {}}, "kind of task"),
+    ):
+        other = run(tmp_path, name, **changes)
+        with pytest.raises(
+            InputError, match=f"an ensemble needs one {fact}: .* has .*, .*{name} has .*: leave one out"
+        ):
+            early_checks.check_ensemble([one, two, other])
+
+
+def test_a_language_or_a_prompt_that_a_model_does_not_read(tmp_path):
+    path = run(tmp_path)
+    early_checks.check_call(path, None, None)
+    early_checks.check_call(path, "", "")
+    with pytest.raises(InputError, match="the model takes no language. Received: 'en'. Leave --language out"):
+        early_checks.check_call(path, "en", None)
+    with pytest.raises(InputError, match="prompt_name is 'query', and the model has no prompts: leave it out"):
+        early_checks.check_call(path, None, "query")
+    vector = run(tmp_path, "vector", kind="vector", options={"prompts": {"query": "Q: "}})
+    early_checks.check_call(vector, None, "query")
+    with pytest.raises(InputError, match="prompt"):
+        early_checks.check_call(vector, None, "other")
+
+
+def test_texts_are_no_longer_than_the_positions(tmp_path):
+    path = run(tmp_path)
+    most = early_checks.spec_of(path).longest
+    for length in (None, 3, most):
+        early_checks.check_positions(path, length)
+    with pytest.raises(
+        InputError, match=f"length must be between 3 and {most}, the model's positions. Received: {most + 1}"
+    ):
+        early_checks.check_positions(path, most + 1)
+    content = json.loads((path / "model.json").read_text())
+    (path / "model.json").write_text(json.dumps(content | {"family": "of a plug-in"}))
+    early_checks.check_positions(path, most + 1)
+    assert early_checks.spec_of(path) is None

@@ -154,3 +154,42 @@ def test_it_begins_with_what_the_model_has():
     assert len(deep.goes_on({"kind": "vector", "options": {"dense": dense}})) == 1
     assert not deep.goes_on({"kind": "vector", "options": {}})
     assert not deep.goes_on({"kind": "tags", "options": {"dense": dense}})
+
+
+def texts_of(*tokens, per=2):
+    """Rows of inputs of so many texts each; a repeated last row fills up an input."""
+    return [row(list(each), [0] * len(each), about=i % per) for i, each in enumerate(tokens)]
+
+
+def test_a_batch_of_scored_pairs_by_hand():
+    kind = find("vector").configured({"loss": "cosine"})
+    rows = texts_of((2, 3), (2, 4), (2, 4), (2, 5))
+    found = kind.batch(None, rows, np.array([0.5, 0.5, 0.25, 0.25], "float32"), 3, 8)
+    assert found["label"].tolist() == [0.5, 0.25, 0.0]
+    assert found["label_weight"].tolist() == [1, 1, 0]
+    assert found["label_texts"].tolist() == [[0, 1], [1, 2], [-1, -1]]
+
+
+def test_a_batch_of_texts_with_negatives_by_hand():
+    rows = texts_of((2, 3), (2, 4), (2, 5), (2, 3), (2, 6), (2, 6), per=3)
+    rows[5] = row([2, 6], [0, 0], about=1)  # an input of two texts repeats its last
+    found = RANKED.batch(None, rows, [1.0] * 6, 3, 8)
+    assert found["label"].shape == (3, 1)
+    assert found["label_texts"].tolist() == [[0, 1, 2], [0, 3, -1], [-1, -1, -1]]
+    margin = find("vector").configured({"loss": "margin_mse"})
+    found = margin.batch(None, rows, [[0.5], [0.5], [0.5], [2.0], [2.0], [2.0]], 2, 8)
+    assert (found["label"].tolist(), found["label_weight"].tolist()) == ([[0.5], [2.0]], [1, 1])
+
+
+def test_losses_are_of_vectors_in_their_inputs():
+    """Two inputs of two texts in one list; with a norm they are of length 1."""
+    kind = find("vector").configured({"loss": "cosine"})
+    batch = {"label": np.array([1.0, 0.0], "float32"), "label_weight": np.ones(2, "float32")}
+    batch["label_texts"] = np.arange(4).reshape(2, 2)
+    vectors = 3 * angled(0, 0, 0, 60)
+    assert float(kind.losses(None, vectors, batch)["label"]) == pytest.approx(0.25, rel=1e-5)
+    for options, length in (({}, 3.0), ({"normalize": True}, 1.0)):
+        found = kind.configured({"loss": "cosine", **options}).outputs(None, vectors)["vector"]
+        np.testing.assert_allclose(np.linalg.norm(found, axis=-1), length, rtol=1e-5)
+    cut = kind.configured({"loss": "cosine", "dimensions": 1}).outputs(None, vectors)["vector"]
+    np.testing.assert_allclose(cut, vectors[:, :1])
