@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -14,7 +13,7 @@ from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.protobuf import saved_model_pb2
 
 from kerasbert.cli import main
-from kerasbert.export import beside, serve_check
+from kerasbert.export import beside
 
 FIELDS = {  # of tensorflow_serving/apis: message -> (field, number, type or message); `inputs` is a map
     "ModelSpec": (("name", 1, "string"), ("signature_name", 3, "string")),
@@ -91,14 +90,6 @@ def test_the_same_run_gives_the_same_bytes_and_the_next_version(classifier, tmp_
     assert "--next writes a version that is not there yet" in capsys.readouterr().err
 
 
-def test_the_check_of_a_server_needs_nothing_of_ours():
-    """It runs as a file beside TensorFlow alone; a type's import had brought kerasbert into its process."""
-    code = (
-        f"import runpy, sys; sys.modules['kerasbert'] = None; runpy.run_path({serve_check.__file__!r}, run_name='read')"
-    )
-    subprocess.run([sys.executable, "-I", "-c", code], check=True, timeout=60)
-
-
 def served_check(folder, capsys):
     """A process without kerasbert says the same; of a file that was changed it says which."""
     capsys.readouterr()
@@ -112,38 +103,3 @@ def served_check(folder, capsys):
     assert main(["serve-check", str(folder)]) == 1
     assert f"problem: {beside.WARM_UP} is not what was exported (sha256)" in capsys.readouterr().out
     (folder / beside.WARM_UP).write_bytes(records)
-
-
-def test_files_that_differ_from_their_sums_and_operators_are_read_without_ours(tmp_path):
-    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
-
-    for name in ("same", "other"):
-        (tmp_path / name).write_text(name)
-    sums = [f"{hashlib.sha256(name.encode()).hexdigest()}  {name}\n" for name in ("same", "gone", "another")]
-    (tmp_path / serve_check.SUMS).write_text("".join(sums).replace("another", "other"))
-    assert [*serve_check.differing(tmp_path)] == [("gone", False), ("other", True)]
-    assert serve_check.damaged(tmp_path) == ["gone is missing", "other is not what was exported (sha256)"]
-    model = SavedModel()
-    graph = model.meta_graphs.add().graph_def
-    graph.node.add(name="x", op="Placeholder")
-    graph.node.add(name="call", op="__inference_f_1")
-    function = graph.library.function.add()
-    function.signature.name = "__inference_f_1"
-    function.node_def.add(name="y", op="AddV2")
-    (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
-    assert serve_check.operators(tmp_path) == {"Placeholder", "AddV2"}
-
-
-def test_an_answer_that_differs_is_named():
-    wanted = np.array([[0.5, 0.25]], "float32")
-    assert serve_check.differs("score", wanted, wanted + 5e-5) == ""
-    assert serve_check.differs("score", wanted, wanted + 2e-3) == "score differs by 0.002, allowed 0.0001"
-    assert serve_check.differs("score", wanted, wanted[:, :1]) == "score has the shape (1, 1), recorded (1, 2)"
-    assert (
-        serve_check.differs("text", np.array([b"a"], object), np.array([b"b"], object))
-        == "text is another one than recorded"
-    )
-    log = beside.prediction_log("ids", {"n": tf.constant([300])}, {"y": tf.constant([b"z"])})
-    content = dict(serve_check.fields(dict(serve_check.fields(log))[6]))
-    assert serve_check.tensors(content[1], 2)["n"].tolist() == [300]
-    assert serve_check.tensors(content[2], 1)["y"].tolist() == [b"z"]
