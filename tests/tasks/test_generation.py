@@ -10,7 +10,6 @@ from kerasbert.checkpoints import read_tensors, save_model
 from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.mobile.pipeline.compression import compress
-from kerasbert.tasks import text_metrics
 from kerasbert.tasks.base import find
 from kerasbert.tasks.batches import encode_texts, training_batches
 from kerasbert.tasks.model import TaskModel
@@ -160,23 +159,6 @@ def test_what_is_written_ends_at_its_end():
     other[1] += 1
     assert kind().agreement([output, output], [output, other]) == pytest.approx(0.875)
     assert Generation("a", 0.0, True).to_json() == {"text": "a", "score": 0.0, "truncated": True}
-
-
-def test_metrics_by_hand():
-    found = text_metrics.measured(["the cat sees a dog", "a dog "], ["the cat sees a dog", "a dog"])
-    assert found["exact_match"] == 1
-    assert found["bleu"] > 99
-    assert found["rouge1"] == 100
-    found = text_metrics.measured(["the cat", "a bird"], ["the cat", "a dog"], "rouge1")
-    assert found["exact_match"] == 0.5
-    assert found["rouge1"] == 75.0
-
-
-def test_a_metric_without_its_package_names_the_extra(monkeypatch):
-    monkeypatch.setattr(text_metrics.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"bleu needs sacrebleu, which is not installed.*\[generation\]"):
-        find_task("translation").how.check_metric(find_task("translation"))
-    assert set(text_metrics.measured(["a"], ["a"])) == {"exact_match"}
 
 
 def test_languages_of_targets_by_hand():

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from kerasbert.tasks import labels, text_metrics
+from kerasbert.tasks import labels
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.task import find_task
 from kerasbert.training import judgement
@@ -47,17 +47,6 @@ def test_macro_f1_of_a_constant_or_of_any_label_by_chance():
     }
     assert task.how.baseline(task, np.array([0] * 9 + [1]), None)["f1_macro"] == pytest.approx(0.9 / 1.9)
     assert task.how.baseline(task, np.zeros(9, int), None) == {}
-
-
-def test_bleu_and_rouge_of_a_sample_are_those_of_its_texts():
-    pytest.importorskip("sacrebleu")
-    written = ["the cat sees a dog", "a very old river runs", "", "good film", "the house is new"]
-    expected = ["the cat sees the dog", "a very old river", "the dog", "good film", "the house is old"]
-    some = [0, 0, 2, 4, 3, 1, 1]
-    wanted = text_metrics.measured([written[i] for i in some], [expected[i] for i in some])
-    found = text_metrics.sampled(written, expected)(some)
-    assert found == pytest.approx({name: wanted[name] for name in found})
-    assert "bleu" in found
 
 
 def test_answers_that_are_nearly_all_one_label_are_told_and_a_balanced_share_of_a_rare_one_is_not():

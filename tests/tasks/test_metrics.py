@@ -143,3 +143,33 @@ def test_metrics_of_several_labels_equal_scikit_learns():
         if labels > 1:
             for i, name in enumerate(("precision", "recall", "f1", "rows")):
                 assert [row[name] for row in told] == pytest.approx(columns[i].tolist(), **EXACT)
+
+
+def test_the_area_of_a_sample_is_that_of_its_rows():
+    """Of random scores with equal ones among them; rows are drawn none, one or several times."""
+    draw = np.random.default_rng(3)
+    for _ in range(50):
+        scores, wanted = np.round(draw.random(12), 1), draw.random(12) < 0.5
+        numbers = draw.integers(0, 12, 12)
+        expected = metrics.roc_auc(scores[numbers], wanted[numbers])
+        assert metrics.roc_auc_of(scores, wanted)(np.bincount(numbers, minlength=12)) == pytest.approx(expected)
+    area = metrics.roc_auc_of(np.array([1.0, 2.0, 2.0, 3.0]), np.array([False, True, False, True]))
+    assert area(np.ones(4)) == (0.5 + 1 + 2) / 4
+    assert area(np.array([1, 2, 0, 0])) == 1.0
+    assert area(np.array([1, 0, 1, 0])) == 0.0  # nothing to be told apart
+
+
+def test_losses_by_hand():
+    logits, targets = np.array([[0.0, 0.0], [np.log(3), 0.0], [1000.0, 0.0]], "float32"), np.array([1, 0, 0])
+    assert metrics.nats(logits, targets) == pytest.approx([np.log(2), np.log(4 / 3), 0])
+    assert metrics.log_loss(logits, targets) == pytest.approx((np.log(2) + np.log(4 / 3)) / 3)
+    binary = metrics.binary_log_loss(np.array([[0.0, np.log(3)], [-1000.0, 1000.0]]), np.array([[1, 0], [0, 0]]))
+    assert binary == pytest.approx((np.log(2) + np.log(4) + 0 + 1000) / 4)
+
+
+def test_ranks_and_correlations_by_hand():
+    assert metrics.ranks(np.array([3, 1, 1, 2])).tolist() == [3, 0.5, 0.5, 2]
+    assert metrics.pearson([1, 2, 3], [2, 4, 6.0]) == pytest.approx(1.0)
+    assert metrics.pearson([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
+    assert metrics.spearman([1, 10, 100], [2, 3, 9]) == pytest.approx(1.0)
+    assert metrics.spearman([1, 10, 100], [9, 9, 9]) == metrics.pearson([], []) == 0.0

@@ -63,6 +63,18 @@ def test_weights_and_components_are_refused_by_what_they_are(encoder, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("dims", [0, 3, 16])
+def test_what_is_told_of_the_table_is_what_it_holds(encoder, dims, tmp_path):
+    (line,) = kb.static_embedding(encoder, tmp_path / "run", dims=dims)
+    shape, whole = read_tensors(tmp_path / "run").shape(TABLE), read_tensors(tmp_path / "run").read(TABLE)
+    pieces = encoder.tokenizer.size - 3  # [CLS], [SEP] and [MASK] stand in no text
+    assert shape == (pieces, dims or 16)
+    assert line.startswith(f"{pieces} pieces, vectors of {dims or 16} numbers")
+    assert ("of the variance of 16" in line) == (dims > 0)
+    assert line.endswith(f": {whole.size * 4 / 1e6:.1f} MB")
+    assert ("100% of" in line) == (dims == 16)
+
+
 def test_unknown_pieces_have_no_part_and_nothing_is_zeros(static):
     model = kb.load(static)
     table, ids = np.array(read_tensors(static).read(TABLE)), model.tokenizer.encode
