@@ -121,18 +121,21 @@ def plan(format: NamedFormat, opened: Opened, asked: ImportOptions) -> Plan:
     unused.tell([*found.told, *lines])
     opened.leave()
     _settle(theirs, found, pieces, heads)
+    described = _described(theirs, found, pieces, labels) | {"generation": generation}
+    about = {"family": family, "name": name_of(family, spec), "spec": spec, "task": found.task, "described": described}
+    return Plan(coverage, tensors=theirs.tensors, heads=found.heads, **about)
+
+
+def _described(theirs: _Theirs, found: Answers, pieces: Any, labels: tuple[str, ...] | None) -> Json:
+    """What a model directory says beside its weights: as of `Imported.described`."""
     labelled = found.task and answers.find(found.task["kind"]).labelled
-    described = {
+    return {
         "tokenizer": pieces,
         "task": found.task or found.vector,
         "labels": labels if labelled else None,
-        "source": opened.origin,
+        "source": theirs.opened.origin,
         "languages": configs.languages(theirs.content),
-        "generation": generation,
     }
-    about = {"family": family, "name": name_of(family, spec), "spec": spec, "task": found.task, "described": described}
-    about["heads"] = found.heads
-    return Plan(coverage, tensors=theirs.tensors, **about)
 
 
 def _converted(

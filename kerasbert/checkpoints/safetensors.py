@@ -192,7 +192,7 @@ def write_safetensors(
     with Path(path).open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in sorted(shapes):
-            values = np.asarray(read(name), "<f4", order="C")  # of one number too, which ascontiguousarray gives an axis
+            values = np.asarray(read(name), "<f4", order="C")  # ascontiguousarray gives one number an axis
             if values.shape != tuple(shapes[name]):
                 raise ValueError(f"{name} has shape {values.shape}, expected {tuple(shapes[name])}")
             file.write(values.reshape(-1).data)

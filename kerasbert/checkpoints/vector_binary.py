@@ -151,18 +151,7 @@ def read_word2vec(path: str | os.PathLike, file: BinaryIO, skipped: Skipped | No
     ended: bool | None = None  # the original program ends each vector by a line feed, gensim does not
     for number in range(1, count + 1):
         where = f"word {number:,} of {count:,}"
-        spelled = stream.until(b" ", 4 * LONGEST_WORD, where).lstrip(b"\n")
-        row = stream.take(4 * width, f"the vector of {where}")
-        after = stream.ahead(NEXT)
-        sound = _sound(row, after, ended)
-        if not sound:
-            spelled, row = _spaced(stream, spelled, row, ended)
-            after = stream.ahead(NEXT)
-        if not sound and _is_shifted(spelled, row, after, ended):
-            raise InputError(
-                f"{path}, {where}: its rows are shifted: {spelled[:40]!r} is no word with {width} numbers after it. {FLOATS}"
-            )
-        ended = after[:1] == b"\n" if ended is None else ended
+        spelled, row, ended = _row(stream, width, ended, where)
         word = skipped.decoded(spelled, f"{path}, {where}")
         if not word or word in words:
             if word is not None:
@@ -179,6 +168,29 @@ def read_word2vec(path: str | os.PathLike, file: BinaryIO, skipped: Skipped | No
         raise InputError(f"{path} holds no word vectors: no word of {count:,} can be read")
     table = np.frombuffer(data, "<f4").reshape(len(words), width).astype(np.float32, copy=False)
     return WordVectors(words, _usual(finite(table, str(path)), str(path)))
+
+
+def _row(stream: Stream, width: int, ended: bool | None, where: str) -> tuple[bytes, bytes, bool]:
+    """A word, its vector, and whether a line feed ends each vector.
+
+    Args:
+        ended: whether one does, None before the first row. where: which word, for errors.
+
+    Raises:
+        InputError: a truncated file, rows that are shifted.
+    """
+    spelled = stream.until(b" ", 4 * LONGEST_WORD, where).lstrip(b"\n")
+    row = stream.take(4 * width, f"the vector of {where}")
+    after = stream.ahead(NEXT)
+    if not _sound(row, after, ended):
+        spelled, row = _spaced(stream, spelled, row, ended)
+        after = stream.ahead(NEXT)
+        if _is_shifted(spelled, row, after, ended):
+            raise InputError(
+                f"{stream.path}, {where}: its rows are shifted: {spelled[:40]!r} is no word with {width} numbers after it. "
+                f"{FLOATS}"
+            )
+    return spelled, row, after[:1] == b"\n" if ended is None else ended
 
 
 def _usual(table: np.ndarray, where: str) -> np.ndarray:

@@ -99,14 +99,9 @@ def mask_tokens(
         raise InputError("the tokenizer has no mask token, expected one: T5's and GPT-2's have none")
 
     key = row_keys(features, settings, seed, "masked_lm")
-    kind = settings.select if settings.select in units.UNITS else "words"
-    positions, chosen, first = select(settings.select)(
-        random.key(key[:, 0], key[:, 1], "select"),
-        inside & ordinary(token_ids, tokenizer),
-        tf.gather(settings.prediction_counts(length), total),
-        settings.width(length),
-        functools.partial(units.begins, kind, features, tokenizer),
-    )
+    drawn = random.key(key[:, 0], key[:, 1], "select")
+    counts = tf.gather(settings.prediction_counts(length), total)
+    positions, chosen, first = _selected(features, settings, tokenizer, drawn, inside, counts)
     masked, labels = render.in_place(
         random.key(key[:, 0], key[:, 1], "render"),
         token_ids,
@@ -130,6 +125,29 @@ def mask_tokens(
     if "pieces" in features:
         batch["packed_ids"], batch["position_ids"] = _pieces(token_ids, inside, tokenizer.cls_id)
     return batch
+
+
+def _selected(
+    features: Mapping[str, Tensor],
+    settings: MaskedLM,
+    tokenizer: Tokenizer,
+    key: Tensor,
+    inside: Tensor,
+    counts: Tensor,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """What is predicted: positions [B, P], whether each counts, and which begin a unit, as the function of `select` gives them.
+
+    Args:
+        key: of the draw. inside: bool [B, S], the tokens of the row. counts: int [B], how many are predicted.
+    """
+    kind = settings.select if settings.select in units.UNITS else "words"
+    return select(settings.select)(
+        key,
+        inside & ordinary(features["token_ids"], tokenizer),
+        counts,
+        settings.width(inside.shape[1]),
+        functools.partial(units.begins, kind, features, tokenizer),
+    )
 
 
 def _pieces(token_ids: Tensor, inside: Tensor, cls_id: int | None) -> tuple[Tensor, Tensor]:

@@ -190,6 +190,13 @@ class TreeGraph(tf.Module):
         used = tf.math.unsorted_segment_sum(tf.where(kept, sizes, 0), row, entities.nrows())
         return tf.minimum(entities.row_lengths(), most - used)
 
+    def _branch_tokens(self, hung: Hung) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Tokens of the branches that are hung, by number, [branches, (tokens)]; of each token its branch and its place there."""
+        splits = tf.constant(self.token_splits)
+        tokens = tf.ragged.range(tf.gather(splits, hung.branch), tf.gather(splits, hung.branch + 1))
+        of_branch = tokens.value_rowids()
+        return tokens, of_branch, tf.range(tf.size(of_branch, tf.int64)) - tf.gather(tokens.row_splits, of_branch)
+
     def grow(
         self,
         trunks: tf.RaggedTensor,
@@ -210,10 +217,7 @@ class TreeGraph(tf.Module):
         own, here = belongs.flat_values, tf.range(tf.size(rows, tf.int64))
         hung = self._kept(trunks, belongs, numbers, length)
         begins, order = _hung_order(here, tf.gather(hung.last, hung.of), hung.sizes)
-        token_splits = tf.constant(self.token_splits)
-        tokens = tf.ragged.range(tf.gather(token_splits, hung.branch), tf.gather(token_splits, hung.branch + 1))
-        of_branch = tokens.value_rowids()
-        within = tf.range(tf.size(of_branch, tf.int64)) - tf.gather(tokens.row_splits, of_branch)
+        tokens, of_branch, within = self._branch_tokens(hung)
         # the run of each token: that of the first last token from there on
         run = tf.searchsorted(hung.last, here, out_type=tf.int64)
         runs, branch_numbers = _numbers_in_rows(hung, rows, trunks.nrows())
@@ -235,9 +239,8 @@ class TreeGraph(tf.Module):
         }
         columns["padding_mask"] = tf.ones_like(columns["token_ids"])
         shape = None if width is None else [None, width]
-        packed = {
-            name: each.to_tensor(pad if name == "token_ids" else 0, shape=shape) for name, each in columns.items()
-        }
+        fill = {"token_ids": pad}
+        packed = {name: each.to_tensor(fill.get(name, 0), shape=shape) for name, each in columns.items()}
         places = trunks.with_flat_values(tf.cast(begins - tf.gather(new_splits, rows), tf.int32))
         return Grown(packed, places)
 
