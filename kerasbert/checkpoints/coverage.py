@@ -86,9 +86,7 @@ def cover(
     """
     wanted = _wanted(dialect, expected)
     known = {*found, *(name for head in dialect.heads for name in dialect.tensors_of(head))}
-    for pattern in ignore:
-        if not any(matches(name, [pattern]) for name in known):
-            raise InputError(f"ignore {pattern!r} matches no tensor. Remove it or compare with the table of a dry run")
+    check_patterns(ignore, known)
     ignored = [name for name in sorted(found) if matches(name, (*dialect.ignored, *ignore))]
     taken, copies, extra = _taken(dialect, wanted, {name: found[name] for name in sorted(found) if name not in ignored})
     pairs, misshaped = [], []
@@ -108,6 +106,17 @@ def cover(
         misshaped=tuple(misshaped),
         headless=_headless({ours for ours, *_ in wanted.values()}, {wanted[name][0] for name in taken}),
     )
+
+
+def check_patterns(ignore: Iterable[str], names: Collection[str]) -> None:
+    """Refuse a pattern of tensors to drop that names none.
+
+    Raises:
+        InputError: which one.
+    """
+    for pattern in ignore:
+        if not any(matches(name, [pattern]) for name in names):
+            raise InputError(f"ignore {pattern!r} matches no tensor. Remove it or compare with the table of a dry run")
 
 
 def _wanted(dialect: Dialect, expected: Mapping[str, Shape]) -> dict[str, tuple[str, Shape, bool]]:

@@ -14,7 +14,7 @@ import numpy as np
 from kerasbert import answers, registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints import readers, sentence_transformers, source
-from kerasbert.checkpoints.coverage import Coverage, Pair
+from kerasbert.checkpoints.coverage import Coverage, Pair, check_patterns
 from kerasbert.checkpoints.directory import ModelInfo, read_model_json, read_tensors
 from kerasbert.checkpoints.formats import ImportOptions
 from kerasbert.checkpoints.json_files import read_json
@@ -164,7 +164,8 @@ def _covered(tensors: "Reader", tokenizer: Tokenizer, place: Path, asked: Import
     held = set(tensors.names())
     name = "embeddings" if "embeddings" in held else "embedding.weight"
     beside = {"mapping", "weights"} & held if name == "embeddings" else set()
-    ignored = {each for each in held - beside - {name} if any(matches(pattern, each) for pattern in asked.ignore)}
+    check_patterns(asked.ignore, held)
+    ignored = {each for each in held - beside - {name} if matches(each, asked.ignore)}
     shape = tuple(tensors.shape(name)) if name in held else ()
     rows = tokenizer.size if "mapping" in held else shape[0] if shape else 0
     wrong = [] if len(shape) == 2 and rows == tokenizer.size else [f"{name} {list(shape)}, of {tokenizer.size} pieces"]

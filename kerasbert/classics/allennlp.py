@@ -16,7 +16,7 @@ import numpy as np
 from kerasbert import registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints import source
-from kerasbert.checkpoints.coverage import Coverage, Pair
+from kerasbert.checkpoints.coverage import Coverage, Pair, check_patterns
 from kerasbert.checkpoints.directory import ModelInfo, read_model_json, read_tensors
 from kerasbert.checkpoints.formats import Format, ImportOptions
 from kerasbert.checkpoints.json_files import read_json
@@ -277,6 +277,7 @@ def covered(spec: "Spec", sets: Mapping[str, Shape], ignore: Sequence[str]) -> C
     """What goes where."""
     known = {each.name: each for each in tensors(spec)}
     pairs = tuple(Pair(ours, each.name, False, each.shape) for each in known.values() for ours in each.ours)
+    check_patterns(ignore, sets)
     ignored = tuple(name for name in sets if matches(name, ignore))
     missing = tuple(name for name in known if name not in sets or name in ignored)
     extra = tuple(name for name in sets if name not in known and name not in ignored)
