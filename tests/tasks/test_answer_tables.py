@@ -16,8 +16,10 @@ from kerasbert import progress
 from kerasbert.cli import tables
 from kerasbert.data import texts
 from kerasbert.errors import InputError
-from kerasbert.tasks import answer_journal
+from kerasbert.tasks import answer_journal, answer_tables
 from kerasbert.tasks.answer_tables import names, survey
+from kerasbert.tasks.base import Task
+from kerasbert.tasks.task import COLUMNS
 from tests.support import ROOT
 
 FIELDS = ("label", "score")
@@ -285,3 +287,96 @@ def test_a_tsv_holds_no_tab_and_no_line_break_in_a_header_or_a_row(columns, cell
     with pytest.raises(InputError, match=f"row {row} holds a tab or a line break, which a tsv cannot"):
         survey(rows, "tsv")
     assert survey(rows, "csv").columns == tuple(columns)
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "right"),
+    [
+        ("a\nb\n", ("text",), True),
+        ("a\n\n \nb", ("text",), True),
+        ("a\tb\n", ("text",), False),
+        ("a\tb\nc\td\n", ("text_a", "text_b"), True),
+        ("a\tb\nc\n", ("text_a", "text_b"), False),
+        ("a\tb\tc\n", ("text_a", "text_b"), False),
+    ],
+)
+def test_a_plain_text_has_a_line_for_each_input(content, columns, right, tmp_path):
+    (tmp_path / "a.txt").write_text(content)
+    opened = texts.opened(tmp_path / "a.txt", columns)
+    assert answer_tables._a_text_a_line(opened) == right
+
+
+READS = Task("x", kind="tags", text="words", label="tags", reader=f"{COLUMNS}:1,2")
+
+
+def test_a_file_of_a_tasks_reader_or_a_text_a_line(tmp_path):
+    (tmp_path / "a.conll").write_text("the O\ncat B-X\n\na O\n")
+    rows = answer_tables.read(tmp_path / "a.conll", ["words"], READS)
+    assert [text for _, _, text in rows] == [(("the", "cat"),), (("a",),)]
+    (tmp_path / "plain.txt").write_text("the cat\na dog\n")
+    swag = Task("x", kind="classification", text="text", reader="swag")
+    plain = answer_tables.read(tmp_path / "plain.txt", ["text"], swag)
+    assert [text for _, _, text in plain] == ["the cat", "a dog"]
+    (tmp_path / "more.txt").write_text("the\tcat\na dog\n")
+    with pytest.raises(InputError):
+        answer_tables.read(tmp_path / "more.txt", ["text"], swag)
+
+
+def test_inputs_of_a_file_without_labels(tmp_path):
+    (tmp_path / "a.txt").write_text("the cat\n\na dog\n")
+    plain = Task("x", text="text", label="label")
+    assert answer_tables.inputs_of(plain, tmp_path / "a.txt") == ["the cat", "a dog"]
+    sts = Task("sts", kind="vector", text="one", text_b="two", label="score", options={"loss": "cosine"})
+    (tmp_path / "rows.csv").write_text("one,two,score\na,b,1\n , ,1\nc,d,2\n")
+    found = answer_tables.inputs_of(sts, tmp_path / "rows.csv")
+    assert ("a", "b") in found
+    assert ("c", "d") in found
+    (tmp_path / "none.csv").write_text("one,two,score\n , ,1\n")
+    with pytest.raises(InputError, match="holds no text|no text"):
+        answer_tables.inputs_of(sts, tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, ""),
+        (0.123456789, "0.123457"),
+        (1e-9, "1e-09"),
+        ("a\ud800", "a\ufffd"),
+        (3, "3"),
+        (True, "true"),
+        (["a", 1], '["a", 1]'),
+    ],
+)
+def test_a_value_as_a_cell(value, expected):
+    assert answer_tables.cell(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [("a", "a"), ("a,b", '"a,b"'), ('a"b', '"a""b"'), ("a\nb", '"a\nb"'), ("a\rb", '"a\rb"'), ("a;b", "a;b"), ("", "")],
+)
+def test_a_cell_of_a_csv_is_quoted_where_it_must(text, quoted):
+    assert answer_tables._quoted(text, ",") == quoted
+    assert answer_tables._quoted("a;b", ";") == '"a;b"'
+
+
+def test_ids_are_texts_and_a_missing_one_is_empty():
+    assert [answer_tables.identity(row) for row in ({}, {"id": None}, {"id": 0}, {"id": "x"})] == ["", "", "0", "x"]
+
+
+def test_columns_that_were_renamed_are_told():
+    sheet = answer_tables.Sheet("csv", ["text", "label"], FIELDS)
+    assert sheet.added == {"label": "predicted_label", "score": "score"}
+    assert sheet.told() == ["the table has 'label' already: the answers are in predicted_label"]
+    both = answer_tables.Sheet("csv", ["text", "label", "score"], FIELDS)
+    assert both.told() == [
+        "the table has 'label' and 'score' already: the answers are in predicted_label, predicted_score"
+    ]
+    for quiet in (
+        answer_tables.Sheet("csv", ["text"], FIELDS),
+        answer_tables.Sheet(answer_tables.BY_ID, ["label"], FIELDS),
+        answer_tables.Sheet("csv", ["label"], FIELDS, answered=False),
+    ):
+        assert quiet.told() == []
+    assert answer_tables.Sheet("csv", ["label"], FIELDS, answered=False).added == {}

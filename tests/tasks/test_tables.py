@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from kerasbert import registry
+from kerasbert.data import dialects
 from kerasbert.errors import InputError
+from kerasbert.tasks import tables
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.tables import Memory, digest, in_memory, is_table
 from kerasbert.tasks.task import find_labels, find_task, read_rows, split_files
@@ -137,3 +139,60 @@ def test_packed_files_of_a_folder_are_found(tmp_path):
     found = split_files(str(tmp_path))
     assert {split: path.name for split, path in found.items()} == {"train": "train.csv", "dev": "dev.csv.gz"}
     assert read_rows(find_task("classification"), found["dev"], targets=False).texts == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("data", "table"),
+    [
+        ([("a", "b")], True),
+        ([["a", 1]], True),
+        ([("a",)], False),  # one thing is no row
+        ([("a", ["x", "y"])], True),
+        ([(("a", "b"), "c")], True),
+        ([(["a"], ["b"])], False),  # (train, dev) of lists
+        ([("a", [1, 2])], False),
+        ([("a", "b", ["c"])], True),
+        ([(["a"], "b", ["c"])], False),
+        ([([("a", "b")], [("c", "d")])], False),
+        ([{"text": "a"}], True),
+        ([{"text": ["a"]}], False),  # a dict of columns: a split
+        ([], False),
+        ({}, False),
+        ({"text": ["a"], "label": ["b"]}, True),
+        ({"train": [("a", "b")]}, False),
+        ({"train": [{"text": "a"}]}, False),
+        ({"train": "a.csv"}, False),
+        ("a.csv", False),
+        (b"a.csv", False),
+        (3, False),
+        (Frame(text=["a"]), True),
+        ({"train": Frame(text=["a"])}, False),
+        (iter([("a", "b")]), True),
+    ],
+)
+def test_what_is_a_table_in_memory(data, table):
+    assert is_table(data) is table
+
+
+def test_values_as_a_file_of_json_would_give_them():
+    values = [None, float("nan"), np.float32("nan"), "a", True, 1, 0.5, np.int64(3), ["a"]]
+    assert [tables._text(value) for value in values] == ["", "", "", "a", "true", "1", "0.5", "3", ["a"]]
+
+
+def test_a_run_reads_its_own_files_as_it_read_them(tmp_path):
+    (tmp_path / "own.csv").write_text("a;b\n")
+    (tmp_path / "other.csv").write_text("c;d\n")
+    own, other = (tmp_path / name for name in ("own.csv", "other.csv"))
+    reading = {"delimiter": ";"}
+    described = {"settings": {"reading": reading, "data": {"train": digest(own)}}}
+    seen = []
+
+    def read(*sources, about=described):
+        with tables.reading_of(about, *sources):
+            seen.append(dialects.current().delimiter)
+        return seen[-1]
+
+    assert read(own) == read(other, own) == ";"
+    assert read(other) != ";"
+    assert read(own, about=None) == read(own, about={"settings": {"reading": reading}}) == read(other)
+    assert read(own, about={"settings": {"data": {"train": digest(own)}}}) == read(other)
