@@ -88,3 +88,32 @@ def test_labels_are_looked_for_where_a_kind_has_them_and_the_task_names_none():
     assert find_labels(number, rows) is number
     read = read_rows(bare, rows, targets=False)
     assert (read.texts, read.targets) == (["a", "b"], None)
+
+
+SEVERAL = Task("x", kind="multi_label", label="p,q", labels={"p": "p", "q": "q"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "targets"),
+    [
+        ([("a", ["p"]), ("b", [])], [[1, 0], [0, 0]]),
+        ([("a", 1, 0), ("b", 0, 1)], [[1, 0], [0, 1]]),
+        ([{"text": "a", "p": 1, "q": 1}], [[1, 1]]),
+    ],
+)
+def test_several_labels_in_memory_are_a_list_or_a_number_each(rows, targets):
+    assert read_rows(SEVERAL, in_memory(rows)).targets.tolist() == targets
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "said"),
+    [
+        (SEVERAL, [("a", 1, 0), ("b", 1)], r"row 1: 2 values, expected 3: \(text, p, q\)"),
+        (Task("x", labels={"x": "x"}), [("a", "x"), ("b",)], r"row 1: 1 values, expected 2: \(text, label\)"),
+        (Task("x", labels={"x": "x"}), [("a", "x"), {"text": "b"}], "row 1.*label"),
+        (Task("x", labels={"x": "x"}), [{"text": "a"}], "label"),
+    ],
+)
+def test_rows_in_memory_that_lack_labels_are_named(task, rows, said):
+    with pytest.raises(InputError, match=said):
+        read_rows(task, in_memory(rows))
