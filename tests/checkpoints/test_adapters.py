@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import types
 
 import numpy as np
 import pytest
@@ -176,3 +177,14 @@ def test_a_directory_is_merged_once_and_keeps_the_rest(tmp_path):
     assert adapters.merged_directory(tmp_path / "plain") == tmp_path / "plain"
     with pytest.raises(kb.InputError, match="is no model directory|no model directory"):
         adapters.merged_directory(tmp_path / "absent")
+
+
+def test_what_model_json_would_say_of_a_bare_encoder():
+    encoder = types.SimpleNamespace(spec=BASE, model_name="bert/base")
+    family = types.SimpleNamespace(name="bert")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adapters.registry, "family_of", lambda _: family)
+        patch.setattr(adapters.registry, "plugin_of", lambda _: {"file": "x"})
+        assert adapters.base_info(encoder) == ModelInfo("bert", "bert/base", BASE, plugin={"file": "x"})
+        encoder.model_name = ""
+        assert adapters.base_info(encoder).name == "bert"

@@ -110,3 +110,29 @@ def test_chinese_characters_that_stay_together_are_no_bert_tokenizer_of_theirs(t
     write_tokenizer(tmp_path, WordPiece(presets.WORDS, split_cjk=False), "BertBackbone", tmp_path)
     assert "BertTokenizer parts Chinese characters, this one does not" in capsys.readouterr().err
     assert not (tmp_path / "assets").exists()
+
+
+DEFAULTS = {  # of KerasHub's tokenizers: with others they give other ids
+    "split": True,
+    "split_on_cjk": True,
+    "suffix_indicator": "##",
+    "sequence_length": None,
+    "add_bos": False,
+    "add_eos": False,
+}
+
+
+@pytest.mark.parametrize(("key", "only"), DEFAULTS.items())
+def test_settings_that_give_other_ids_are_refused(key, only, tmp_path):
+    write_tokenizer(tmp_path, presets.TOKENIZERS["bert"], "BertBackbone", tmp_path)
+    path = tmp_path / "tokenizer.json"
+    described = json.loads(path.read_text())
+    for value in (only, None, not only if isinstance(only, bool) else 7):
+        path.write_text(json.dumps(described | {"config": described["config"] | {key: value}}))
+        if value in (only, None):
+            assert read_tokenizer(tmp_path).digest() == presets.TOKENIZERS["bert"].digest()
+            continue
+        with pytest.raises(
+            InputError, match=f"tokenizer.json has {key} {value!r}, expected {only!r}: no such tokenizer"
+        ):
+            read_tokenizer(tmp_path)
