@@ -123,3 +123,26 @@ def test_what_is_written_is_read(tmp_path):
     bare = generation_config.without_ids(held)
     assert set(options) - set(bare["options"]) == {"bad_words_ids", "forced_bos_token_id"}
     assert bare["tasks"] == {"summarization": {"beams": 2}}
+
+
+@pytest.mark.parametrize("name", ["no_such_task", "classification", "ner"])
+@pytest.mark.parametrize("params", [{"num_beams": 2}, [], "x", None])
+def test_settings_of_a_task_that_does_not_write_are_told(name, params, tmp_path):
+    found, told = read(tmp_path, {}, config={"task_specific_params": {name: params}})
+    assert (found, told) == (
+        {},
+        [f"config.json: task_specific_params of {name} are not used: give what they hold by --set task.NAME=VALUE"],
+    )
+
+
+@pytest.mark.parametrize("params", [[], "x", None, {"num_beams": 2}])
+def test_settings_of_a_task_that_writes_are_a_mapping(params, tmp_path):
+    found, told = read(tmp_path, {}, config={"task_specific_params": {"translation": params}})
+    right = isinstance(params, dict)
+    assert ("tasks" in found, any("are not used" in line for line in told)) == (right, not right)
+
+
+@pytest.mark.parametrize(("family", "tokenizer"), [("bert", TOKENIZER), ("bart", None)])
+def test_nothing_is_read_where_nothing_writes(family, tokenizer, tmp_path):
+    (tmp_path / "generation_config.json").write_text('{"num_beams": 4}')
+    assert generation_config.read(tmp_path, {}, tokenizer, registry.family(family)) == ({}, [])
