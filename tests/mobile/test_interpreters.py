@@ -144,3 +144,23 @@ def test_a_litert_that_computes_int8_activations_wrongly_is_refused(float_file, 
     assert load(float_file[0], cache=False)(["a good film"])
     monkeypatch.setattr(ai_edge_litert, "__version__", "2.1.3")
     assert load(path, cache=False)(["a good film"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"threads": 0}, "threads is 0, expected 1 to 256"),
+        ({"threads": 257}, "threads is 257, expected 1 to 256"),
+        ({"windows": 0}, "windows is 0, expected at least 1"),
+        ({"threads": 1}, "absent"),
+        ({"threads": 256}, "absent"),
+        ({"windows": 1}, "absent"),
+        ({"windows": 10**9}, "absent"),
+    ],
+)
+def test_numbers_at_their_edges_before_a_file_is_opened(given, said, tmp_path):
+    """What may be given is taken: then the file is looked for, and is not there."""
+    from kerasbert.mobile.runtime import load
+
+    with pytest.raises(InputError, match=said):
+        load(tmp_path / "absent.tflite", **given)

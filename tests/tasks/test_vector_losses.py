@@ -296,3 +296,22 @@ def test_a_run_of_simcse_is_judged_by_scored_pairs_and_kept_with_its_widths(tmp_
     assert losses[-1] < losses[0]
     assert losses[0] > 0.1  # not that of equal vectors
     assert kb.evaluate(tmp_path / "run", tmp_path / "dev.csv")["metrics"].keys() == {"spearman", "pearson"}
+
+
+@pytest.mark.parametrize("name", vector_losses.LOSSES)
+def test_a_loss_that_is_of_the_whole_batch_alone_does_not_add_up(name):
+    """Losses of two halves are the whole's but where the inputs of a batch are compared with each other."""
+    loss = vector_losses.LOSSES[name]
+    vectors = pairs(4, 3 if loss.ranked else 2)
+    label = np.full((4, 1), 0.5) if loss.ranked else [0.0, 1.0, 1.0, 0.0]
+    made = batch(label, np.ones(4), np.arange(vectors[..., 0].size).reshape(vectors.shape[:2]))
+    options = {"loss": name, "scale": 0.0, "margin": 0.0, "dims": ()}
+
+    def summed(rows):
+        return float(
+            vector_losses.sums(options, vectors[rows], {key: value[rows] for key, value in made.items()})["label"]
+        )
+
+    halves = summed(slice(0, 2)) + summed(slice(2, 4))
+    assert (abs(halves - summed(slice(0, 4))) > 1e-3) == loss.whole
+    assert loss.metrics == (("recall",) if loss.ranked else ("spearman", "pearson"))
