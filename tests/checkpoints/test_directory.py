@@ -1,5 +1,6 @@
 """The model directory: what is written is read, and nothing else is."""
 
+import copy
 import json
 
 import numpy as np
@@ -7,10 +8,12 @@ import pytest
 
 from kerasbert import registry
 from kerasbert.checkpoints import head_names, load_encoder, load_weights, read_model_json, read_tensors, save_model
-from kerasbert.checkpoints.directory import built, named_weights
+from kerasbert.checkpoints.directory import Weights, built, named_weights
 from kerasbert.checkpoints.safetensors import write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.text import WordPiece
+from kerasbert.text.languages import read_languages
+from tests.checkpoints import presets
 from tests.checkpoints.reference import VOCABULARY
 
 BERT = registry.family("bert")
@@ -243,3 +246,14 @@ def test_weights_that_are_not_finite_are_named_and_nothing_is_assigned(saved):
     ):
         load_weights(folder, encoder)
     assert all((a == b.numpy()).all() for a, b in zip(before, encoder.weights))
+
+
+def test_languages_of_the_call_or_of_the_tokenizer_stand_beside_its_files(tmp_path):
+    spec = presets.spec_of("bert")
+    encoder, own = Weights(spec, presets.arrays_of("bert", spec)), {"en": 0, "fr": 1}
+    for name, given, held in (("call", own, None), ("tokenizer", None, own), ("none", None, None)):
+        tokenizer = copy.copy(presets.TOKENIZERS["bert"])
+        if held:
+            tokenizer.languages = held
+        save_model(tmp_path / name, encoder=encoder, name="bert", tokenizer=tokenizer, languages=given)
+        assert read_languages(tmp_path / name / "tokenizer") == (given or held), name
