@@ -147,10 +147,11 @@ class AdamW(ByPath, keras.optimizers.AdamW):
 
     def update_step(self, gradient, variable, learning_rate) -> None:
         rate, decay = self._rules(variable, learning_rate)
-        if decay:
-            self.assign_sub(variable, variable * ops.cast(decay, variable.dtype) * rate)
-        gradient, step = self._own(gradient, variable)
         index = self._get_variable_index(variable)
+        if decay:
+            about = ("decay", self._factors[index], self._starts[index], variable.dtype)
+            self.assign_sub(variable, variable * self._shared(about, lambda: rate * decay))
+        gradient, step = self._own(gradient, variable)
         m, v = self._momentums[index], self._velocities[index]
         powers, epsilon = self._shared(("adam", self._starts[index], variable.dtype), lambda: self._corrections(step))
         betas = self._shared(("betas", variable.dtype), lambda: self._betas(variable.dtype))

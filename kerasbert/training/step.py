@@ -87,8 +87,12 @@ class StepCore:
         self.backward: dict[tuple, Callable] = {}
         alone = strategy.num_replicas_in_sync == 1 and not loss_scaling and not getattr(optimizer, "one_kernel", False)
         # partials: TensorFlow counts traces by the code of a function and would warn of too many, of several runs too
-        update = functools.partial(self._update)
-        self.update = tf.function(update, autograph=False, jit_compile=(alone and compilation.update) or None)
+        compiled = alone and compilation.update
+        # by itself a product with 1 is a pass over all gradients; in a compiled program it costs nothing
+        self.clips_first = on_cpu(strategy) and not compiled
+        self.clipped = tf.function(functools.partial(self._clipped), autograph=False)
+        update = functools.partial(self._update, clip=not self.clips_first)
+        self.update = tf.function(update, autograph=False, jit_compile=compiled or None)
         self.loop = tf.function(functools.partial(self._loop), autograph=False)
 
     def step(self, batch: Mapping[str, Tensor]) -> dict[str, tf.Tensor]:
@@ -98,7 +102,10 @@ class StepCore:
         """
         gradients, logs = self._graph(batch)(batch)
         if self.scale is not None or finite(logs):  # loss scaling leaves an update out by itself
-            self.update(gradients, logs["gradient_norm"])
+            norm = logs["gradient_norm"]
+            if self.clips_first and self.clip and number(norm) > self.clip:
+                gradients = self.clipped(gradients, norm)
+            self.update(gradients, norm)
         return logs
 
     def _graph(self, batch: Mapping[str, Tensor]) -> Callable:
@@ -166,9 +173,13 @@ class StepCore:
         logs = {name: self.strategy.experimental_local_results(value)[0] for name, value in logs.items()}
         return gradients, logs | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)}
 
-    def _update(self, gradients, norm) -> None:
+    def _clipped(self, gradients, norm) -> list[Tensor]:
+        """Each replica's gradients, of the largest norm that is allowed."""
+        return self.strategy.run(self._scaled, args=(gradients, norm))
+
+    def _update(self, gradients, norm, clip: bool = True) -> None:
         def apply():
-            self.strategy.run(self._apply, args=(gradients, norm))
+            self.strategy.run(functools.partial(self._apply, clip=clip), args=(gradients, norm))
             self.program.updated(self.strategy, tf.convert_to_tensor(self.optimizer.iterations.value))
             return tf.no_op()
 
@@ -180,12 +191,14 @@ class StepCore:
             tf.cond(finite, apply, tf.no_op)
             self._rescale(finite)
 
-    def _apply(self, gradients, norm) -> None:
+    def _apply(self, gradients, norm, clip: bool) -> None:
         """In a replica: the global clip and the optimizer's update."""
-        if self.clip:
-            scale = self.clip / tf.maximum(norm, self.clip)
-            gradients = [gradient * scale for gradient in gradients]
+        gradients = self._scaled(gradients, norm) if clip and self.clip else gradients
         self.optimizer.apply(gradients, self.variables_of_model)
+
+    def _scaled(self, gradients, norm) -> list[Tensor]:
+        scale = self.clip / tf.maximum(norm, self.clip)
+        return [gradient * scale for gradient in gradients]
 
     def _rescale(self, finite) -> None:
         """Halve after an overflow, double after 2,000 good steps."""

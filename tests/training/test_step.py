@@ -161,6 +161,23 @@ def test_a_batch_in_which_nothing_counts_changes_nothing():
     assert not any(each.any() for each in gradients)
 
 
+@pytest.mark.parametrize("clip", [0.0, 1e-3, 1e3])
+def test_an_update_is_clipped_the_same_before_it_and_in_its_graph(clip):
+    """`step` multiplies by the clip's factor where the norm is too large, `update_once` always."""
+    draw, made = np.random.default_rng(0), []
+    batch = {"x": draw.normal(size=(8, 3)), "label": np.arange(8) % 2, "label_weight": np.ones(8), "row": np.arange(8)}
+    batch = {name: tf.constant(x, tf.float32 if x.dtype.kind == "f" else tf.int32) for name, x in batch.items()}
+    batch["token_ids"] = tf.zeros((8, 1), tf.int32)
+    for way in ("step", "update_once"):
+        program, sgd = Weighed(), keras.optimizers.SGD(1.0)
+        core = StepCore(program, sgd, tf.distribute.get_strategy(), clip=clip)
+        norm = float(getattr(core, way)(batch)["gradient_norm"])
+        made.append(np.concatenate([x.ravel() for x in program.model.get_weights()]))
+    np.testing.assert_array_equal(*made)
+    change = np.linalg.norm(made[0] - np.append(np.arange(6, dtype="float32") / 10, np.zeros(2)))
+    assert change == pytest.approx(clip if 0 < clip < norm else norm, rel=1e-3)
+
+
 @pytest.mark.full
 def test_small_weights_give_the_same_on_any_split(folder, one):
     small = {"weight": 1e-3}  # of a prediction: a batch sums below 1
