@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from kerasbert.inputs import Tensor
-from kerasbert.layers.backend import gather
+from kerasbert.layers.backend import gather, on_tpu
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.initial import Normal
 from kerasbert.layers.norms import LayerNorm
@@ -24,7 +24,8 @@ class Table(keras.layers.Layer):
     added: Any = None  # see `adding`
 
     def __init__(self, rows: int, width: int, initializer: float = 0.02, **kwargs) -> None:
-        super().__init__(**kwargs)
+        # the rows that are read are cast, not the whole table
+        super().__init__(autocast=False, **kwargs)
         self.rows, self.width, self.initializer = rows, width, initializer
 
     def build(self, shape=None) -> None:
@@ -33,7 +34,8 @@ class Table(keras.layers.Layer):
 
     def call(self, ids) -> Tensor:
         read = gather if self.quantizer is None else self.quantizer.gather
-        x = ops.cast(read(self.table, ids), self.compute_dtype)
+        table = ops.cast(self.table, self.compute_dtype) if on_tpu() else self.table
+        x = ops.cast(read(table, ids), self.compute_dtype)
         return x if self.added is None else x + ops.cast(self.added, x.dtype)
 
     def get_config(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Embeddings by hand: tables by arange, their squares where a norm follows (rows by arange differ by a constant)."""
 
 import numpy as np
+import tensorflow as tf
 
 from kerasbert.layers.embeddings import Embeddings, Table
 from kerasbert.spec import Spec
@@ -39,6 +40,18 @@ def test_a_table():
     table.build()
     table.table.assign(rows(3))
     np.testing.assert_array_equal(table(np.array([[2, 0]])), [[[4, 5], [0, 1]]])
+
+
+def test_rows_of_mixed_tables_are_cast_and_not_the_tables():
+    layer = Embeddings(SPEC.derive({"embeddings.vocabulary": 50}), dtype="mixed_bfloat16")
+    layer.build()
+    function = tf.function(lambda ids: layer(ids, ids)).get_concrete_function(tf.TensorSpec((3, 4), tf.int32))
+    cast = [each.inputs[0].shape for each in function.graph.get_operations() if each.type == "Cast"]
+    assert (3, 4, 2) in cast
+    assert (50, 2) not in cast
+    ids, x = tf.ones((3, 4), tf.int32), layer.tokens(tf.ones((3, 4), tf.int32))
+    assert layer(ids, ids).dtype == x.dtype == tf.bfloat16
+    np.testing.assert_array_equal(x[0, 0], tf.cast(layer.tokens.table.value[1], tf.bfloat16))
 
 
 def test_token_position_and_segment_are_added():
