@@ -34,8 +34,13 @@ def _after(path: str, folder: str) -> str:
 
 
 def values(model: keras.layers.Layer) -> dict[str, np.ndarray]:
-    """Weight name -> its value as float32 (`ops.convert_to_numpy` of a variable warns under numpy 2)."""
-    return {name: ops.convert_to_tensor(variable).numpy().astype("float32") for name, variable in names(model).items()}
+    """Weight name -> a copy of its value as float32 (`ops.convert_to_numpy` of a variable warns under numpy 2)."""
+    return {name: copied(variable).astype("float32", copy=False) for name, variable in names(model).items()}
+
+
+def copied(variable: keras.Variable) -> np.ndarray:
+    """A variable's value as an array of its own (`Tensor.numpy` copies): later updates leave it alone."""
+    return np.asarray(ops.convert_to_tensor(variable).numpy())
 
 
 def sharing(build: Callable[[], Any], base: Any, own: Collection[str]) -> Any:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError, NonFinite
 from kerasbert.inputs import Tensor
-from kerasbert.layers.naming import names, values
+from kerasbert.layers.naming import copied, names, values
 from kerasbert.objectives.base import Objective
 from kerasbert.storage import folders
 from kerasbert.training import flops, interruption, model_files, multiworker, nonfinite
@@ -284,7 +284,7 @@ class Trainer:
         state["data"] = self.feed.position(step)
         state["average"] = self._averages()
         # copies: the next update changes the variables' own memory
-        slots = {f"{i:05d}": np.array(tf.convert_to_tensor(v.value).numpy()) for i, v in self._slot_variables()}
+        slots = {f"{i:05d}": copied(variable) for i, variable in self._slot_variables()}
         groups: dict[str, Mapping[str, np.ndarray]] = {"weights": values(self.program.model), "optimizer": slots}
         if self.constraint is not None:
             groups["constraint"] = self.constraint.tensors()
