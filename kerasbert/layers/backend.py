@@ -327,6 +327,17 @@ def reverse_rows_plainly(x: Tensor, lengths: Tensor) -> Tensor:
     return choose(x, ops.where(place < length, length - 1 - place, place))
 
 
+def own_gradient(fn: Callable[..., tuple[Any, Callable]], *arrays: Tensor | None) -> Tensor:
+    """y of fn(*arrays) = (y, gradient), differentiated by that gradient: upstream -> one for each array that is not None.
+
+    None where the plain form serves: no tape records, and on a TPU, whose compiler needs no help.
+    """
+    if not TENSORFLOW or on_tpu():
+        return None
+    read = [tf.convert_to_tensor(each) for each in arrays if each is not None]
+    return tf.custom_gradient(lambda *own: fn(*own))(*read) if any(map(differentiated, read)) else None
+
+
 def recompute(fn: Callable[..., Any]) -> Callable[..., Tensor]:
     """`fn` itself; on TPU with a gradient that works out `fn` again and keeps its arguments alone.
 

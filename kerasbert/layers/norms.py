@@ -1,12 +1,14 @@
 """Normalisation over the last axis."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
 from kerasbert.inputs import Tensor
-from kerasbert.layers.backend import fused
+from kerasbert.layers.backend import fused, own_gradient
 from kerasbert.layers.backend_fused import ByHand, column_sums, row_sums
 from kerasbert.layers.random import drop
 
@@ -16,10 +18,33 @@ def normalise(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) -> 
 
     Written as mean -> centre -> mean: the TFLite converter turns it into operations that XNNPACK takes.
     """
+    found = own_gradient(functools.partial(_with_gradient, epsilon=epsilon), x, gamma, beta)
+    if found is not None:
+        return found
+    normal, _ = _centred(x, epsilon)
+    return _plus(normal * gamma, beta)
+
+
+def _centred(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """x - mean, over the standard deviation, and one over that: [..., H] -> float32 [..., H], [..., 1]."""
     centred = ops.cast(x, "float32")
     centred = centred - ops.mean(centred, axis=-1, keepdims=True)
-    variance = ops.mean(centred * centred, axis=-1, keepdims=True)
-    return _plus(centred * ops.rsqrt(variance + epsilon) * gamma, beta)
+    scale = ops.rsqrt(ops.mean(centred * centred, axis=-1, keepdims=True) + epsilon)
+    return centred * scale, scale
+
+
+def _with_gradient(x: Tensor, gamma: Tensor, *beta: Tensor, epsilon: float) -> tuple[Tensor, Callable]:
+    """`normalise` with two thirds of the operations that automatic differentiation makes of it."""
+    normal, scale = _centred(x, epsilon)
+
+    def gradient(upstream) -> list[Tensor]:
+        inner, rows = upstream * gamma, tuple(range(len(x.shape) - 1))
+        of_x = inner - ops.mean(inner, axis=-1, keepdims=True)
+        of_x = (of_x - normal * ops.mean(inner * normal, axis=-1, keepdims=True)) * scale
+        of_weights = [upstream * normal, upstream][: 1 + len(beta)]
+        return [ops.cast(of_x, x.dtype), *(ops.sum(each, axis=rows) for each in of_weights)]
+
+    return _plus(normal * gamma, beta[0] if beta else None), gradient
 
 
 def _plus(x: Tensor, beta: Tensor | None) -> Tensor:

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from kerasbert.layers.norms import LayerNorm
+from kerasbert.layers.backend import as_tpu
+from kerasbert.layers.norms import BiasFreeLayerNorm, LayerNorm
 
 X = np.arange(4.0, dtype="float32")[None]
 
@@ -37,3 +39,23 @@ def test_half_precision_is_normalised_in_float32():
     made = LayerNorm(epsilon=0.0, dtype="mixed_float16")
     made.build((None, 2))
     np.testing.assert_array_equal(made(np.array([[60000, 60032]], "float16")), [[-1, 1]])
+
+
+@pytest.mark.parametrize("kind", [LayerNorm, BiasFreeLayerNorm])
+def test_the_gradient_is_that_of_automatic_differentiation(kind):
+    """Which a TPU has."""
+    made, draw = kind(epsilon=1e-3), np.random.default_rng(0)
+    made.build((None, 5))
+    made.gamma.assign(draw.normal(size=5))
+    x, upstream = (tf.constant(draw.normal(size=(2, 3, 5)), tf.float32) for _ in range(2))
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = made(x)
+        return tape.gradient(y, [x, *(weight.value for weight in made.weights)], output_gradients=upstream)
+
+    with as_tpu():
+        expected = gradients()
+    for one, other in zip(gradients(), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
