@@ -1,6 +1,7 @@
 """The few operations that keras.ops would compile badly; each has a plain `keras.ops` form with the same result."""
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -325,6 +326,23 @@ def reverse_rows_plainly(x: Tensor, lengths: Tensor) -> Tensor:
     """`reverse_rows` as a gather."""
     place, length = ops.arange(ops.shape(x)[1], dtype="int32"), ops.expand_dims(lengths, 1)
     return choose(x, ops.where(place < length, length - 1 - place, place))
+
+
+@functools.cache
+def _graph_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return tf.function(fn, autograph=False, reduce_retracing=True)
+
+
+def traced_once(fn: Callable[..., Any], shape: Sequence[int | None], *arguments: Any) -> Tensor:
+    """fn(*arguments) of that shape; in TensorFlow's graph a function of its own, traced once for all calls that are alike.
+
+    The graph's optimizer puts it where it is called, so that the same operations run.
+    """
+    if not TENSORFLOW or on_tpu() or tf.executing_eagerly():
+        return fn(*arguments)
+    made = _graph_of(fn)(*arguments)
+    made.set_shape(shape)
+    return made
 
 
 def own_gradient(fn: Callable[..., tuple[Any, Callable]], *arrays: Tensor | None) -> Tensor:

@@ -18,7 +18,7 @@ import numpy as np
 from keras import ops
 
 from kerasbert.inputs import Tensor
-from kerasbert.layers.backend import argmax
+from kerasbert.layers.backend import argmax, traced_once
 
 _GOLDEN, _SECOND, _FIRST = 0x9E3779B9, 0x846CA68B, 0x7FEB352D
 
@@ -213,8 +213,20 @@ def drop(x: Tensor, key: Tensor, rate: float, first: Tensor = 0) -> Tensor:
     """
     if key is None:
         return x
-    keep = bits(key, tuple(ops.shape(x)[1:]), first) >= _word(round(rate * 2**32))
-    return x * ops.cast(keep, x.dtype) * ops.cast(1 / (1 - rate), x.dtype)
+    sizes, dtype = tuple(ops.shape(x)[1:]), keras.backend.standardize_dtype(x.dtype)
+    if not all(isinstance(size, int) for size in sizes):  # of open lengths: nothing is compiled
+        return x * traced_once(_factors, x.shape, key, rate, dtype, first, *sizes)
+    return x * _kept(key, rate, dtype, first, *sizes) * ops.cast(1 / (1 - rate), x.dtype)
+
+
+def _kept(key: Tensor, rate: float, dtype: str, first: Tensor, *sizes: Tensor) -> Tensor:
+    """1 of what is kept and 0 of what is dropped: [B, *sizes]."""
+    return ops.cast(bits(key, sizes, first) >= _word(round(rate * 2**32)), dtype)
+
+
+def _factors(key: Tensor, rate: float, dtype: str, first: Tensor, *sizes: Tensor) -> Tensor:
+    """What `drop` multiplies by, so that one product is left for the gradient: [B, *sizes]."""
+    return _kept(key, rate, dtype, first, *sizes) * ops.cast(1 / (1 - rate), dtype)
 
 
 class Dropout(keras.layers.Layer):

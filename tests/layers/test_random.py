@@ -114,6 +114,26 @@ def test_a_shared_layer_draws_anew_at_each_call():
     assert (one != two).any()
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_masks_of_open_lengths_are_those_of_known_ones(dtype, compiled):
+    """Traced once for both calls; the gradient is one product."""
+    keys, x = random.key(3, np.arange(2)), tf.cast(tf.random.stateless_normal((2, 5, 3), (1, 2)), dtype)
+
+    def twice(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = random.drop(random.drop(x, keys, 0.3), keys + np.uint32(1), 0.3, first=7)
+        return y, tape.gradient(y, x)
+
+    open_lengths = tf.function(twice, [tf.TensorSpec((2, None, 3), x.dtype)], jit_compile=compiled)
+    for one, other in zip(open_lengths(x), twice(x), strict=True):
+        np.testing.assert_array_equal(tf.cast(one, "float32"), tf.cast(other, "float32"))
+    assert open_lengths.get_concrete_function().outputs[0].shape.as_list() == [2, None, 3]
+    calls = [each.type for each in open_lengths.get_concrete_function().graph.get_operations()]
+    assert calls.count("PartitionedCall") == 2
+
+
 def test_outside_of_a_scope_each_call_differs():
     layer = random.Dropout(0.5)
     layer.build()
