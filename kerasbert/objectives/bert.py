@@ -34,16 +34,16 @@ class PretrainingModel(heads.HeadedModel):
 
     Call: the encoder's inputs and mlm_positions [B, P] -> the encoder's outputs, mlm_logits [B, P, V] float32
         and, with a head for pairs, `<head>_logits` [B, C] float32 (nsp_logits, sop_logits, place_logits).
-        Where a CPU compiles the step, mlm_states [B, P, E] may stand for mlm_logits, which are their products with the table.
+        Where a CPU compiles the step also mlm_states [B, P, E], whose products with the table mlm_logits are: a loss that reads
+        them needs no logits of all places at once, and the graph leaves out what nothing reads.
     """
 
     def call(self, inputs, training=False) -> dict[str, Tensor]:
         outputs = self.encoder(inputs, training=training)
         head, positions = self.heads["mlm"], inputs["mlm_positions"]
+        outputs["mlm_logits"] = self.tokens(outputs["sequence"], positions)
         if fusing() and type(head).call is heads.MaskedLM.call:
             outputs["mlm_states"] = head.states(pick(outputs["sequence"], positions))
-        else:
-            outputs["mlm_logits"] = self.tokens(outputs["sequence"], positions)
         for head, _ in SENTENCES.values():
             if head in self.heads:
                 outputs[f"{head}_logits"] = ops.cast(self.heads[head](outputs["pooled"]), "float32")
