@@ -47,11 +47,17 @@ class Check:
         return self.where.chip.device.hbm
 
     @property
+    def flops(self) -> float:
+        """FLOPs of one step."""
+        assert self.compiled is not None
+        return self.compiled.flops + self.lowered.repeated
+
+    @property
     def roofline(self) -> chips.Roofline:
         """The bound of one step."""
         at = self.compiled
         assert at is not None  # a problem has no bound
-        return chips.roofline(self.where, flops=at.flops, accessed=at.accessed, reduced=self.lowered.reduced)
+        return chips.roofline(self.where, flops=self.flops, moved=at.hbm, reduced=self.lowered.reduced)
 
     def to_json(self) -> Json:
         """Plain values: bytes, FLOPs, seconds."""
@@ -78,7 +84,8 @@ class Check:
             "used": at.used,
         }
         return found | {
-            "flops": at.flops,
+            "flops": self.flops,
+            "bytes_hbm": at.hbm,
             "bytes_accessed": at.accessed,
             "estimated_cycles": at.cycles,
             "seconds": dataclasses.asdict(bound) | {"bound": bound.seconds},
@@ -111,7 +118,7 @@ class Check:
                     f"state and batch {at.arguments / GB:.2f} + temporaries {at.temporaries / GB:.2f} + code "
                     f"{at.code / GB:.2f} = {at.used / GB:.2f} of {self.capacity / GB:.2f} GB",
                 ),
-                ("one step", f"{at.flops / 1e12:.2f} TFLOP, {at.accessed / 1e9:.1f} GB accessed, {reduced}"),
+                ("one step", f"{self.flops / 1e12:.2f} TFLOP, {at.hbm / 1e9:.1f} GB from and to HBM, {reduced}"),
                 (
                     "at least",
                     f"{bound.compute * 1e3:.1f} ms of arithmetic, {bound.memory * 1e3:.1f} ms of memory, "

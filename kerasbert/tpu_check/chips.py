@@ -52,9 +52,8 @@ def topology(name: str) -> Slice:
 class Roofline:
     """The least seconds that each resource needs for one step, were it used without a pause.
 
-    Williams et al., 2009: a program is no faster than its slowest resource. `memory` counts every operand of every
-    fusion as if it came from HBM, so that what stays in the chip's own fast memory is counted too. The sum over
-    replicas can overlap with the computation; it is bounded apart.
+    Williams et al., 2009: a program is no faster than its slowest resource. The sum over replicas can overlap with the
+    computation; it is bounded apart.
     """
 
     compute: float
@@ -77,15 +76,15 @@ class Roofline:
         return self.compute / self.seconds if self.seconds else 0.0
 
 
-def roofline(where: Slice, *, flops: float, accessed: float, reduced: float) -> Roofline:
+def roofline(where: Slice, *, flops: float, moved: float, reduced: float) -> Roofline:
     """The bound of one step on one device.
 
     Args:
         where: Slice.
         flops: FLOPs.
-        accessed: bytes from and to memory.
+        moved: bytes from and to HBM.
         reduced: bytes that are summed over the replicas; a ring sends and receives 2 (n - 1) / n of them
             (Patarasu and Yuan, 2009), over links that carry half their bandwidth each way.
     """
     device, n = where.chip.device, where.replicas
-    return Roofline(flops / device.peak, accessed / device.bandwidth, 2 * (n - 1) / n * reduced / (device.links / 2))
+    return Roofline(flops / device.peak, moved / device.bandwidth, 2 * (n - 1) / n * reduced / (device.links / 2))

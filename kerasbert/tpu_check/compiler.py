@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.tpu_check import traffic
 from kerasbert.tpu_check.chips import Slice
 
 # libtpu looks for a TPU VM's metadata server, and for a TPU, unless it is told what it is on. Any slice compiles under
@@ -29,9 +30,10 @@ class Compiled:
 
     Args:
         arguments, temporaries, code: bytes of HBM; arguments are the state and the batch, updated in place.
-        flops: FLOPs of one step.
-        accessed: bytes that its instructions read and write.
-        cycles: the compiler's own estimate for all instructions outside of loops.
+        flops: FLOPs of one step, as XLA counts them: those of a loop once.
+        hbm: bytes from and to HBM (`traffic.hbm_bytes`).
+        accessed: bytes that XLA counts for all operands and results, wherever they lie.
+        cycles: the compiler's own estimate.
         text: the compiled module.
     """
 
@@ -39,6 +41,7 @@ class Compiled:
     temporaries: int
     code: int
     flops: float
+    hbm: int
     accessed: float
     cycles: int
     text: str = dataclasses.field(repr=False, default="")
@@ -103,8 +106,9 @@ def compile_for(where: Slice, module: bytes) -> Compiled:
         temporaries=memory.temp_size_in_bytes,
         code=memory.generated_code_size_in_bytes,
         flops=costs["flops"],
+        hbm=traffic.hbm_bytes(text),
         accessed=costs["bytes accessed"],
-        cycles=sum(map(int, re.findall(r'"estimated_cycles":"(\d+)"', text))),
+        cycles=traffic.cycles(text),
         text=text,
     )
 

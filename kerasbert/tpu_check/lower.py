@@ -20,6 +20,7 @@ from kerasbert.objectives.base import Objective
 from kerasbert.spec import Spec
 from kerasbert.text.base import PARTS
 from kerasbert.tpu_check import hlo
+from kerasbert.tpu_check.traffic import repeated_flops
 from kerasbert.training.chips import GB
 from kerasbert.training.optimizers import adamw
 from kerasbert.training.precision import precision as in_precision
@@ -70,6 +71,7 @@ class Lowered:
         state: bytes of weights, optimizer and counters.
         reduced: bytes that are summed over the replicas.
         problems: what a TPU cannot run of it.
+        repeated: FLOPs that loops repeat, which XLA does not count.
     """
 
     module: bytes
@@ -77,6 +79,7 @@ class Lowered:
     state: int
     reduced: int
     problems: list[hlo.Problem]
+    repeated: float = 0.0
 
 
 class Step:
@@ -175,7 +178,7 @@ class Step:
         self.core.reduced = 0
         with backend.as_tpu():
             module, text, problems = lower(self.core.update_once, self.signature(batch))
-        return Lowered(module, text, self.state, self.core.reduced, problems)
+        return Lowered(module, text, self.state, self.core.reduced, problems, repeated_flops(text))
 
 
 def lower(function: Callable, signature: Mapping[str, tf.TensorSpec]) -> tuple[bytes, str, list[hlo.Problem]]:

@@ -29,6 +29,12 @@ def measured(
     return found
 
 
+def kept(path: Path, arms: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of `measured` that the file has."""
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    return [row for arm in arms for row in rows if arm.items() <= row.items()]
+
+
 def spread(values: list[float]) -> str:
     """The mean and the standard deviation between runs, such as `.8203 +- .0012`."""
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0

@@ -72,12 +72,12 @@ def test_lower_only_needs_no_compiler_and_counts_the_slice(capsys):
     assert "not compiled" in out
 
 
-COMPILED = compiler.Compiled(arguments=2 * GB, temporaries=3 * GB, code=GB // 4, flops=2e12, accessed=50e9, cycles=7)
+COMPILED = compiler.Compiled(2 * GB, 3 * GB, GB // 4, flops=2e12, hbm=50 * 10**9, accessed=99e9, cycles=7)
 
 
 def stub(monkeypatch, compile_for):
     """The command without TensorFlow's and libtpu's part."""
-    lowered = types.SimpleNamespace(module=b"", state=2 * GB, reduced=int(1e9), problems=[])
+    lowered = types.SimpleNamespace(module=b"", state=2 * GB, reduced=int(1e9), problems=[], repeated=0.0)
     step = types.SimpleNamespace(
         lower=lambda rows: types.SimpleNamespace(**(vars(lowered) | {"module": rows})),
         estimate=lambda rows: (2 + 0.04 * rows) * GB,
@@ -106,7 +106,7 @@ def line(where, rows):
     used = (3 + 0.05 * rows) * GB
     if used > 15.75 * GB:
         raise compiler.TooLarge(used, 15.75 * GB)
-    return compiler.Compiled(2 * GB, int(used) - 2 * GB, 0, 1.0, 1.0, 1)
+    return compiler.Compiled(2 * GB, int(used) - 2 * GB, 0, 1.0, 1, 1.0, 1)
 
 
 @pytest.mark.parametrize("batch", [264, 300, 1024, 3000])

@@ -29,14 +29,14 @@ def test_an_unknown_chip_names_the_nearest():
 
 def test_roofline_by_hand():
     where = chips.topology("v5e:2x2")
-    bound = chips.roofline(where, flops=197e12 * 0.010, accessed=819e9 * 0.040, reduced=100e9 * 0.002)
+    bound = chips.roofline(where, flops=197e12 * 0.010, moved=819e9 * 0.040, reduced=100e9 * 0.002)
     # a ring of four sends 2 * 3/4 of the bytes over links of 100 GB/s each way
     assert (bound.compute, bound.memory, bound.links) == pytest.approx((0.010, 0.040, 0.003))
     assert (bound.seconds, bound.limit, bound.utilisation) == (bound.memory, "memory", pytest.approx(0.25))
 
 
 def test_one_replica_sums_nothing():
-    assert chips.roofline(chips.topology("v5e:1x1"), flops=1.0, accessed=1.0, reduced=1e9).links == 0
+    assert chips.roofline(chips.topology("v5e:1x1"), flops=1.0, moved=1.0, reduced=1e9).links == 0
 
 
 def test_a_core_of_v4_has_half_of_its_chip():
