@@ -8,6 +8,7 @@ from keras import ops
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import fused, reshape, softmax
+from kerasbert.layers.backend_blocks import block_rows, by_rows
 from kerasbert.layers.backend_fused import ByHand, row_max, row_sums
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.random import Dropout, drop
@@ -158,19 +159,49 @@ class Attention(keras.layers.Layer):
         self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None, training: bool = False, **at: Any
     ) -> tuple:
         """What the queries of x [B, Q, H] get from keys and values [B, N, K, D]: as `call`."""
-        scores = self.scores(self.split(self.query(x)), key, **at)
+        query = self.split(self.query(x))
+        scores = self.scores(query, key, **at)
         rows, expected = None if bias is None else bias.shape[2], scores.shape[2]
         if None not in (rows, expected) and rows not in (1, expected):
             raise ValueError(
                 f"bias has {rows} rows, expected 1 or {expected}, one a query: Context.of(queries) cuts it"
             )
         drawn, dtype = self.dropout.key(x, training), keras.backend.standardize_dtype(value.dtype)
-        weights = attention_weights(scores, bias, drawn, rate=self.rate, dtype=dtype)
+        if rows := 0 if at else self.rows_at_once(query, key):
+            y, plain = self.by_rows(query, key, value, bias, drawn, rows), None
+        else:
+            weights = attention_weights(scores, bias, drawn, rate=self.rate, dtype=dtype)
+            y, plain = self.joined(self.weighted(weights, value, **at)), weights if drawn is None else None
         # without dropout; in a graph nothing computes it where nobody asks
-        probabilities = weights if drawn is None else attention_weights(scores, bias, None, rate=0.0, dtype=dtype)
-        y = ops.transpose(self.weighted(weights, value, **at), (0, 2, 1, 3))  # [B, Q, N, D]
-        y = reshape(y, (*ops.shape(y)[:2], self.heads * self.value_size))
-        return self.output_projection(y), ops.cast(probabilities, "float32")
+        plain = attention_weights(scores, bias, None, rate=0.0, dtype=dtype) if plain is None else plain
+        return self.output_projection(y), ops.cast(plain, "float32")
+
+    def joined(self, x: Tensor) -> Tensor:
+        """[B, N, S, D] -> [B, S, N*D]."""
+        x = ops.transpose(x, (0, 2, 1, 3))
+        return reshape(x, (*ops.shape(x)[:2], self.heads * x.shape[3]))
+
+    def rows_at_once(self, query: Tensor, key: Tensor) -> int:
+        """How many rows a TPU attends to at once, 0 for all: where scores are those of this class, which read no weights."""
+        if type(self).scores is not Attention.scores or type(self).weighted is not Attention.weighted:
+            return 0
+        sizes = (self.heads, query.shape[2], key.shape[2])
+        width = 4 if keras.backend.standardize_dtype(query.dtype) == "float32" else 2
+        return block_rows(query.shape[0], None if None in sizes else width * math.prod(sizes))
+
+    def by_rows(
+        self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, drawn: Tensor | None, rows: int
+    ) -> Tensor:
+        """What heads give, some rows after the other: [B, N, Q, D], [B, N, K, D] twice -> [B, Q, N*D]."""
+        dtype = keras.backend.standardize_dtype(value.dtype)
+
+        def attended(query, key, value, bias, drawn) -> Tensor:
+            scores = self.scores(self.split(query), self.split(key))
+            weights = attention_weights(scores, bias, drawn, rate=self.rate, dtype=dtype)
+            return self.joined(self.weighted(weights, self.split(value, self.value_size)))
+
+        arrays = [self.joined(x) for x in (query, key, value)]
+        return by_rows(attended, arrays, [bias, drawn], (query.shape[2], self.heads * self.value_size), rows)
 
     def get_config(self) -> dict[str, Any]:
         config = {"heads": self.heads, "head_size": self.head_size, "dropout": self.rate, "use_bias": self.use_bias}

@@ -1,0 +1,76 @@
+"""A function of a batch's rows, a few rows at a time on TPU, so that what it makes of them stays in the chip's own memory.
+
+After FlashAttention (Dao et al., 2022, section 3.1): what is cheap to compute again is not kept for the gradient, and does
+not go to HBM and back. Differs: a block is of whole rows, so that each softmax is an ordinary one.
+"""
+
+from collections.abc import Callable, Sequence
+
+from keras import ops
+
+from kerasbert.inputs import Tensor
+from kerasbert.layers.backend import TENSORFLOW, gradients, on_tpu, scan
+
+if TENSORFLOW:
+    import tensorflow as tf
+
+# of v5e's 128 MiB: probabilities of 24 MiB and what is computed with them stayed on the chip, of 48 MiB they did not
+BLOCK = 24 * 2**20
+
+
+def block_rows(rows: int | None, size: int | None) -> int:
+    """How many rows of a batch are computed at once, a divisor of `rows`; 0 for all of them, as where few blocks would do.
+
+    Args:
+        rows: int B, or None where it is not known.
+        size: bytes of what is not to leave the chip, a row; None where it is not known.
+    """
+    if not (TENSORFLOW and on_tpu() and rows and size) or rows == 1 or rows * size <= 3 * BLOCK:
+        return 0
+    return max(n for n in range(1, rows // 2 + 1) if rows % n == 0 and (n == 1 or n * size <= BLOCK))
+
+
+def by_rows(
+    fn: Callable[..., Tensor],
+    arrays: Sequence[Tensor],
+    constants: Sequence[Tensor | None],
+    shape: tuple[int, ...],
+    rows: int,
+) -> Tensor:
+    """fn(*arrays, *constants) -> [B, ...], some rows after the other; the gradient computes each block again.
+
+    Args:
+        fn: whose result's rows depend on the same rows of the arguments alone; it reads no weights.
+        arrays: [B, ...] each. They get a gradient.
+        constants: [B or 1, ...] each, or None. They get none.
+        shape: of a row of the result, which has the type of the last of `arrays`.
+        rows: int, a divisor of B (`block_rows`); 0 for all at once.
+    """
+    if not rows:
+        return fn(*arrays, *constants)
+    count = arrays[0].shape[0] // rows
+    fold = lambda x: ops.reshape(x, (count, rows, *x.shape[1:]))  # noqa: E731
+    cut = [i for i, x in enumerate(constants) if x is not None and x.shape[0] != 1]
+    folded = [fold(constants[i]) for i in cut]
+
+    def block(arrays, told) -> Tensor:
+        by_place = dict(zip(cut, told, strict=True))
+        return fn(*arrays, *(by_place.get(i, x) for i, x in enumerate(constants)))
+
+    @tf.custom_gradient
+    def call(*arrays):
+        n = len(arrays)
+        blocks, like = [fold(x) for x in arrays], tf.zeros((rows, *shape), arrays[-1].dtype)
+        (y,), _ = scan(lambda x, state: ([block(x[:n], x[n:])], ()), [*blocks, *folded], [], [like])
+
+        def gradient(upstream) -> list[Tensor]:
+            def body(x, state):
+                return gradients(lambda *arrays: [block(arrays, x[n:-1])], x[:n], x[-1:]), ()
+
+            zeros = [tf.zeros(x.shape[1:], x.dtype) for x in blocks]
+            found, _ = scan(body, [*blocks, *folded, fold(upstream)], [], zeros)
+            return [ops.reshape(one, x.shape) for one, x in zip(found, arrays, strict=True)]
+
+        return ops.reshape(y, (count * rows, *shape)), gradient
+
+    return call(*arrays)
