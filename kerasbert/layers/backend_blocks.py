@@ -65,12 +65,32 @@ def by_rows(
 
         def gradient(upstream) -> list[Tensor]:
             def body(x, state):
-                return gradients(lambda *arrays: [block(arrays, x[n:-1])], x[:n], x[-1:]), ()
+                return gradients(lambda *arrays: [block(arrays, x[:-1])], state, x[-1:])
 
-            zeros = [tf.zeros(x.shape[1:], x.dtype) for x in blocks]
-            found, _ = scan(body, [*blocks, *folded, fold(upstream)], [], zeros)
+            found = _replaced(body, [*folded, fold(upstream)], blocks)
             return [ops.reshape(one, x.shape) for one, x in zip(found, arrays, strict=True)]
 
         return ops.reshape(y, (count * rows, *shape)), gradient
 
     return call(*arrays)
+
+
+def _replaced(
+    body: Callable[[list[Tensor], list[Tensor]], Sequence[Tensor]], inputs: Sequence[Tensor], arrays: Sequence[Tensor]
+) -> list[Tensor]:
+    """Arrays [T, ...] whose elements are replaced, one after the other: no memory is filled with zeros before.
+
+    Args:
+        body: (elements of the inputs, of the arrays) -> the arrays' new ones.
+    """
+    count = arrays[0].shape[0]
+    unstacked = lambda x: tf.TensorArray(x.dtype, count, element_shape=x.shape[1:], clear_after_read=False).unstack(x)  # noqa: E731
+    told = [unstacked(x) for x in inputs]
+
+    def step(place, *state) -> tuple:
+        found = body([x.read(place) for x in told], [x.read(place) for x in state])
+        return place + 1, *(x.write(place, y) for x, y in zip(state, found, strict=True))
+
+    begin = (tf.constant(0), *(unstacked(x) for x in arrays))
+    _, *state = tf.while_loop(lambda place, *_: place < count, step, begin, maximum_iterations=count)
+    return [x.stack() for x in state]

@@ -59,7 +59,7 @@ def _moved(one: Instruction, there: Computation, computations: dict[str, Computa
     """Bytes of one instruction that is no loop, branch or call."""
     if one.opcode in VIEWS or one.opcode.endswith("-done") or "ConcatBitcast" in one.rest:
         return 0
-    given = [there[name].arrays if name in there else () for name in one.operands]
+    given: list[tuple[Array, ...]] = [there[name].arrays if name in there else () for name in one.operands]
     if one.opcode in ("copy-start", "slice-start"):  # (to, from, flag) and (from, to, flag)
         target = one.arrays[one.opcode == "slice-start"]
         return target.moved + (target.size if given[0][0].hbm else 0)

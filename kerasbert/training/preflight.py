@@ -152,7 +152,8 @@ def estimate_hbm(
 
     State: float32 weights and `slots` of the optimizer. Temporaries: 7 H + F + N S activations per token and layer that the
     backward pass keeps and the logits of the predicted positions; never less than the float32 gradients. For BERT-base in
-    bfloat16 it gives 1.0 GB of temporaries at 32 x 128 and 3.8 GB at 128 x 128, where the TPU compiler has 1.0 and 4.0.
+    bfloat16 it gives 1.0 GB of temporaries at 32 x 128 and 3.8 GB at 128 x 128, where the TPU compiler has 1.0 and 4.0. It is too
+    much where a TPU attends in blocks (`layers.backend_blocks`), which keep no N S: BERT-base from 64 x 256 or 32 x 512 on.
 
     Args:
         spec: Spec.
