@@ -17,16 +17,29 @@ if TENSORFLOW:
     import tensorflow as tf
 
 _tracing_for_tpu = [False]
+_chips: list[str | None] = [None]
 
 
 @contextlib.contextmanager
-def as_tpu() -> Iterator[None]:
-    """Within it, programs are traced as for a TPU, without one."""
+def as_tpu(chip: str = "v5e") -> Iterator[None]:
+    """Within it, programs are traced as for a TPU of this kind, without one."""
     _tracing_for_tpu.append(True)
+    _chips.append(chip)
     try:
         yield
     finally:
         _tracing_for_tpu.pop()
+        _chips.pop()
+
+
+def connected(chip: str | None) -> None:
+    """Say which kind of TPU this process has, such as v5e; None where it is not known."""
+    _chips[0] = chip
+
+
+def tpu_chip() -> str | None:
+    """The kind of TPU that the program being traced is for; None where it is not known."""
+    return _chips[-1]
 
 
 def on_tpu() -> bool:

@@ -9,13 +9,17 @@ from collections.abc import Callable, Sequence
 from keras import ops
 
 from kerasbert.inputs import Tensor
-from kerasbert.layers.backend import TENSORFLOW, gradients, on_tpu, scan
+from kerasbert.layers.backend import TENSORFLOW, gradients, on_tpu, scan, tpu_chip
 
 if TENSORFLOW:
     import tensorflow as tf
 
 # of v5e's 128 MiB: probabilities of 24 MiB and what is computed with them stayed on the chip, of 48 MiB they did not
 BLOCK = 24 * 2**20
+# Whose compiler keeps a block on the chip. A layer of BERT-base's width at 64 x 512, GB from and to HBM and estimated cycles:
+# v5e 6.0 -> 1.8, 26.3M -> 22.0M; v6e 6.4 -> 3.3, 15.1M -> 14.6M; but v4 6.4 -> 5.3, 26.2M -> 33.8M; v5p
+# 6.6 -> 6.4, 12.5M -> 14.8M
+CHIPS = ("v5e", "v6e")
 
 
 def block_rows(rows: int | None, size: int | None) -> int:
@@ -25,7 +29,7 @@ def block_rows(rows: int | None, size: int | None) -> int:
         rows: int B, or None where it is not known.
         size: bytes of what is not to leave the chip, a row; None where it is not known.
     """
-    if not (TENSORFLOW and on_tpu() and rows and size) or rows == 1 or rows * size <= 3 * BLOCK:
+    if not (TENSORFLOW and on_tpu() and tpu_chip() in CHIPS and rows and size) or rows == 1 or rows * size <= 3 * BLOCK:
         return 0
     return max(n for n in range(1, rows // 2 + 1) if rows % n == 0 and (n == 1 or n * size <= BLOCK))
 

@@ -184,6 +184,7 @@ def check_tpu(
         accumulate=config.accumulate,
         objective=asked.pop("name", None),
         settings=asked,
+        chip=where.kind,
     )
     lowered = _lower(step, model, config.batch)
     compiled = None if config.lower_only else _compiled(step, lowered, model, where, config, say)

@@ -94,6 +94,7 @@ class Step:
         accumulate: int.
         objective: name of another objective than the family's.
         settings: of the objective, by dotted path, over its own.
+        chip: kind of TPU.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Step:
         accumulate: int = 1,
         objective: str | None = None,
         settings: Mapping[str, object] | None = None,
+        chip: str = "v5e",
     ) -> None:
         most = family.longest(spec)
         if most and length > most:
@@ -122,7 +124,7 @@ class Step:
         kind = registry.objective(family.objective_or(objective))
         self.feature = PACKINGS[kind.packing].feature if specs.maybe(spec, "pooler") else None
         self.kept = kept_by(family)
-        self.length, self.accumulate, self.precision = length, accumulate, precision
+        self.length, self.accumulate, self.precision, self.chip = length, accumulate, precision, chip
         with in_precision(precision):
             encoder = family.encoder(spec)
             encoder.build()
@@ -176,7 +178,7 @@ class Step:
         if batch % self.accumulate:
             raise InputError(f"batch {batch} is not a multiple of {self.accumulate} micro-batches: change one")
         self.core.reduced = 0
-        with backend.as_tpu():
+        with backend.as_tpu(self.chip):
             module, text, problems = lower(self.core.update_once, self.signature(batch))
         return Lowered(module, text, self.state, self.core.reduced, problems, repeated_flops(text))
 

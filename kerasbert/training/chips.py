@@ -1,6 +1,8 @@
 """TPU chips: what one can do. Standard library only."""
 
 import dataclasses
+import urllib.error
+import urllib.request
 
 GB = 2**30  # as libtpu counts HBM
 
@@ -53,3 +55,14 @@ def kind(accelerator: str | None) -> str | None:
     name = (accelerator or "").partition("-")[0]
     name = ACCELERATORS.get(name, name)
     return name if name in PEAKS else None
+
+
+def metadata(name: str) -> str | None:
+    """An attribute of this Google Cloud machine, such as its zone; None elsewhere."""
+    host = "http://metadata.google.internal/computeMetadata/v1/instance/"
+    request = urllib.request.Request(host + name, headers={"Metadata-Flavor": "Google"})
+    try:
+        with urllib.request.urlopen(request, timeout=1) as answer:
+            return answer.read().decode().rpartition("/")[2] or None
+    except (OSError, urllib.error.URLError, ValueError):
+        return None

@@ -8,8 +8,6 @@ import math
 import os
 import shutil
 import subprocess
-import urllib.error
-import urllib.request
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -18,6 +16,7 @@ from kerasbert.errors import InputError
 from kerasbert.registry import Family
 from kerasbert.spec import Spec
 from kerasbert.training import chips
+from kerasbert.training.chips import metadata
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import Place, parse
 
@@ -73,17 +72,6 @@ def bucket_location(name: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None
-
-
-def metadata(name: str) -> str | None:
-    """An attribute of this Google Cloud machine, such as its zone; None elsewhere."""
-    host = "http://metadata.google.internal/computeMetadata/v1/instance/"
-    request = urllib.request.Request(host + name, headers={"Metadata-Flavor": "Google"})
-    try:
-        with urllib.request.urlopen(request, timeout=1) as answer:
-            return answer.read().decode().rpartition("/")[2] or None
-    except (OSError, urllib.error.URLError, ValueError):
-        return None
 
 
 def region_warning(name: str, location: str | None, zone: str | None) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from kerasbert.errors import InputError, install, nearest
 from kerasbert.lazy import Module
-from kerasbert.training import multiworker
+from kerasbert.training import chips, multiworker
 
 tf = Module("tensorflow")  # a name is taken apart without it
 UNCOUNTED = ("/dev/kfd", "/dev/dxg", "/dev/nvmap", "/dev/nvhost*")  # GPUs of AMD, Windows (WSL) and Jetson
@@ -161,9 +161,13 @@ def _tpu(place: Place) -> Any:
         if place.remote:
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
-        return tf.distribute.TPUStrategy(resolver)
+        made = tf.distribute.TPUStrategy(resolver)
     except Exception as error:  # the client raises many kinds; every one means the same to the user
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"cannot reach TPU {place.tpu!r}: {reason}. Check its name and zone (tpu:NAME@ZONE), and that it is READY"
         ) from error
+    from kerasbert.layers import backend
+
+    backend.connected(chips.kind(chips.metadata("attributes/accelerator-type")))
+    return made

@@ -95,6 +95,8 @@ def test_blocks_divide_the_rows_and_stay_within_the_chips_memory(monkeypatch):
         assert block_rows(7, 50) == 1  # a prime
         assert block_rows(8, 1000) == 1  # no row fits: the fewest
         assert block_rows(30, 10) == 0  # three blocks: the chip's own memory does as well
+        with backend.as_tpu("v4"):  # whose memory is too small
+            assert block_rows(64, 10) == 0
         assert (block_rows(None, 10), block_rows(64, None), block_rows(1, 1000)) == (0, 0, 0)
 
 

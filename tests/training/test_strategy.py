@@ -11,8 +11,9 @@ import tensorflow as tf
 
 import kerasbert as kb
 from kerasbert.errors import InputError
+from kerasbert.layers import backend
 from kerasbert.spec import Spec
-from kerasbert.training import multiworker, preflight
+from kerasbert.training import chips, multiworker, preflight
 from kerasbert.training.runs import open_run
 from kerasbert.training.strategy import Place, check_devices, described, parse, resolve, strategy
 from tests import tiny
@@ -43,6 +44,13 @@ def tpu(monkeypatch):
 def test_a_tpu_by_name_is_connected(tpu):
     assert strategy("tpu:mine@us-west4-a") == ("strategy", "resolver")
     assert tpu.calls == [("resolve", "mine", "us-west4-a"), ("connect", "resolver"), ("initialize", "resolver")]
+
+
+def test_layers_are_told_the_kind_of_a_connected_tpu(tpu, monkeypatch):
+    monkeypatch.setattr(backend, "_chips", [None])
+    monkeypatch.setattr(chips, "metadata", {"attributes/accelerator-type": "v5litepod-4"}.get)
+    strategy("tpu:local")
+    assert backend.tpu_chip() == "v5e"
 
 
 def test_the_tpu_of_this_machine_is_not(tpu):
@@ -198,7 +206,8 @@ def check(strategy, data="gs://texts/128", out="gs://texts/run", batch=256, accu
 @pytest.fixture
 def elsewhere(monkeypatch):
     """No Google Cloud: neither metadata nor gcloud."""
-    monkeypatch.setattr(preflight, "metadata", lambda name: None)
+    for module in (chips, preflight):
+        monkeypatch.setattr(module, "metadata", lambda name: None)
     monkeypatch.setattr(preflight, "bucket_location", lambda name: None)
 
 
