@@ -4,6 +4,8 @@ import pytest
 import tensorflow as tf
 
 from kerasbert.errors import InputError
+from kerasbert.layers import backend, random, visibility
+from kerasbert.layers.attention import Attention
 from kerasbert.tpu_check import chips, compiler
 from kerasbert.tpu_check.check import check_tpu
 from kerasbert.tpu_check.lower import lower
@@ -58,3 +60,30 @@ def test_train_steps_compile(name):
     assert at.used < GB
     assert 0 < found.roofline.utilisation <= 1
     assert "all-reduce" in at.text
+
+
+ROWS, LENGTH, HIDDEN = 64, 512, 256
+MOVED = 70_044_162  # bytes from and to HBM, of libtpu 0.0.51
+
+
+def test_a_wide_attention_moves_no_more_bytes_than_it_did():
+    """An attention with dropout, forward and gradient, which is computed in blocks.
+
+    A change that is meant goes on: the figure is then the new one.
+    """
+    layer = Attention(4, 64, dropout=0.1, dtype="mixed_bfloat16")
+    layer.build((None, None, HIDDEN))
+
+    def step(batch):
+        x, bias = batch["x"], visibility.bias(visibility.padding(batch["mask"]))
+        weights = [weight.value for weight in layer.trainable_variables]
+        with random.scope(batch["words"], tf.range(ROWS)), tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(tf.square(tf.cast(layer(x, bias, training=True)[0], "float32")))
+        return tape.gradient(loss, [x, *weights])
+
+    signature = {"x": tf.TensorSpec([ROWS, LENGTH, HIDDEN], tf.bfloat16), "words": tf.TensorSpec([2], tf.uint32)}
+    with backend.as_tpu():
+        module, _, problems = lower(step, signature | {"mask": tf.TensorSpec([ROWS, LENGTH], tf.bool)})
+    assert problems == []
+    assert compiler.compile_for(chips.topology("v5e:2x2"), module).hbm == pytest.approx(MOVED, rel=0.02)
