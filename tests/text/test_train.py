@@ -136,6 +136,13 @@ def test_unigram_vocabulary():
     assert tokenizer.unk_id not in [i for line in lines() for i in tokenizer.encode(line)]
 
 
+def test_a_frequent_word_is_a_unigram_piece_whatever_other_words_look_like():
+    """sentencepiece tries what occurs twice in its rows: of a table of words with their counts none of these was one."""
+    words = "river dog good house film".split()
+    found = train_unigram([" ".join(words[i % 5 :] + words[: i % 5]) for i in range(100)], 60)
+    assert {f"\u2581{word}" for word in words} <= set(found.vocabulary)
+
+
 def test_unigram_keeps_case_and_marks_unless_asked():
     """Hindi lost every vowel sign: 'sabhi manushyon' became 'sabh manshyan'."""
     text = ["सभी मनुष्यों को गौरव और अधिकारों के मामले में स्वतन्त्रता है", "Éléonore Ärzte"] * 30
