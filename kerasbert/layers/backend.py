@@ -1,7 +1,6 @@
 """The few operations that keras.ops would compile badly; each has a plain `keras.ops` form with the same result."""
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -339,72 +338,3 @@ def reverse_rows_plainly(x: Tensor, lengths: Tensor) -> Tensor:
     """`reverse_rows` as a gather."""
     place, length = ops.arange(ops.shape(x)[1], dtype="int32"), ops.expand_dims(lengths, 1)
     return choose(x, ops.where(place < length, length - 1 - place, place))
-
-
-@functools.cache
-def _graph_of(fn: Callable[..., Any]) -> Callable[..., Any]:
-    return tf.function(fn, autograph=False, reduce_retracing=True)
-
-
-def traced_once(fn: Callable[..., Any], shape: Sequence[int | None], *arguments: Any) -> Tensor:
-    """fn(*arguments) of that shape; in TensorFlow's graph a function of its own, traced once for all calls that are alike.
-
-    The graph's optimizer puts it where it is called, so that the same operations run.
-    """
-    if not TENSORFLOW or on_tpu() or tf.executing_eagerly():
-        return fn(*arguments)
-    made = _graph_of(fn)(*arguments)
-    made.set_shape(shape)
-    return made
-
-
-def own_gradient(fn: Callable[..., tuple[Any, Callable]], *arrays: Tensor | None) -> Tensor:
-    """y of fn(*arrays) = (y, gradient), differentiated by that gradient: upstream -> one for each array that is not None.
-
-    None where the plain form serves: no tape records, and on a TPU, whose compiler needs no help.
-    """
-    if not TENSORFLOW or on_tpu():
-        return None
-    read = [tf.convert_to_tensor(each) for each in arrays if each is not None]
-    return tf.custom_gradient(lambda *own: fn(*own))(*read) if any(map(differentiated, read)) else None
-
-
-def recompute(fn: Callable[..., Any]) -> Callable[..., Tensor]:
-    """`fn` itself; on TPU with a gradient that works out `fn` again and keeps its arguments alone.
-
-    A TPU multiplies faster than it reads: what is cheap to repeat should not go to memory and back.
-    """
-    if not on_tpu():
-        return fn
-    from tensorflow.compiler.tf2xla.python import xla
-
-    @tf.custom_gradient
-    def call(*arrays):
-        def gradient(upstream, variables=()) -> tuple[list[Tensor], list[Tensor]]:
-            # without the barrier the compiler would see the same operations twice and keep the first
-            again = [xla.optimization_barrier(x)[0] for x in arrays]
-            with tf.GradientTape() as tape:
-                tape.watch(again)
-                y = fn(*again)
-            gradients = tape.gradient(y, [*again, *variables], output_gradients=upstream)
-            return gradients[: len(arrays)], gradients[len(arrays) :]
-
-        return fn(*arrays), gradient
-
-    return call
-
-
-def in_own_type(x: Tensor) -> Tensor:
-    """x; on TPU its gradient is stored in the type of x.
-
-    The compiler joins a later cast to float32 with what makes the gradient, and keeps twice the bytes.
-    """
-    if not on_tpu():
-        return x
-    from tensorflow.compiler.tf2xla.python import xla
-
-    @tf.custom_gradient
-    def call(x):
-        return tf.identity(x), lambda upstream: xla.optimization_barrier(upstream)[0]
-
-    return call(x)

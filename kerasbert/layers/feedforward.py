@@ -7,8 +7,9 @@ from keras import ops
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers import lora
-from kerasbert.layers.backend import affine, fused, gelu, on_tpu, project, recompute
+from kerasbert.layers.backend import affine, fused, gelu, on_tpu, project
 from kerasbert.layers.backend_fused import ByHand, column_sums, with_derivative
+from kerasbert.layers.backend_graph import recompute
 from kerasbert.layers.initial import Normal
 from kerasbert.layers.random import Dropout, drop
 

@@ -7,8 +7,9 @@ import keras
 from keras import ops
 
 from kerasbert.inputs import Tensor
-from kerasbert.layers.backend import fused, in_own_type, project
+from kerasbert.layers.backend import fused, project
 from kerasbert.layers.backend_fused import ByHand, column_sums
+from kerasbert.layers.backend_graph import in_own_type
 from kerasbert.layers.feedforward import GATED, Linear
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout

@@ -8,8 +8,9 @@ import keras
 from keras import ops
 
 from kerasbert.inputs import Tensor
-from kerasbert.layers.backend import fused, own_gradient
+from kerasbert.layers.backend import fused
 from kerasbert.layers.backend_fused import ByHand, column_sums, row_sums
+from kerasbert.layers.backend_graph import own_gradient
 from kerasbert.layers.random import drop
 
 

@@ -18,7 +18,8 @@ import numpy as np
 from keras import ops
 
 from kerasbert.inputs import Tensor
-from kerasbert.layers.backend import argmax, traced_once
+from kerasbert.layers.backend import argmax
+from kerasbert.layers.backend_graph import traced_once
 
 _GOLDEN, _SECOND, _FIRST = 0x9E3779B9, 0x846CA68B, 0x7FEB352D
 
