@@ -171,14 +171,7 @@ def read_word2vec(path: str | os.PathLike, file: BinaryIO, skipped: Skipped | No
 
 
 def _row(stream: Stream, width: int, ended: bool | None, where: str) -> tuple[bytes, bytes, bool]:
-    """A word, its vector, and whether a line feed ends each vector.
-
-    Args:
-        ended: whether one does, None before the first row. where: which word, for errors.
-
-    Raises:
-        InputError: a truncated file, rows that are shifted.
-    """
+    """A word, its vector, and whether a line feed ends each vector; `ended` is what is known of that, `where` names the word."""
     spelled = stream.until(b" ", 4 * LONGEST_WORD, where).lstrip(b"\n")
     row = stream.take(4 * width, f"the vector of {where}")
     after = stream.ahead(NEXT)
