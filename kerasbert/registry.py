@@ -4,7 +4,7 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +196,16 @@ def with_tree(family: Family) -> Family:
 def objectives() -> Table[Any]:
     """Every known pretraining objective by name."""
     return OBJECTIVES
+
+
+def name_and_settings(objective: str | Mapping[str, Any] | None) -> tuple[str | None, dict[str, Any]]:
+    """What callers say of an objective, a name or settings by dotted path with the `name` among them -> both apart.
+
+    >>> name_and_settings({"name": "wwm", "rate": 0.2})
+    ('wwm', {'rate': 0.2})
+    """
+    settings = {"name": objective} if isinstance(objective, str) else dict(objective or {})
+    return settings.pop("name", None), settings
 
 
 def tasks() -> Table["Task"]:

@@ -174,7 +174,6 @@ def check_tpu(
     family, spec = registry.find(model)
     if not config.lower_only:
         compiler.require()
-    asked = {"name": config.objective} if isinstance(config.objective, str) else dict(config.objective or {})
     step = Step(
         family,
         specs.derive(spec, config.changes or {}),
@@ -182,8 +181,7 @@ def check_tpu(
         replicas=where.replicas,
         precision=config.precision,
         accumulate=config.accumulate,
-        objective=asked.pop("name", None),
-        settings=asked,
+        objective=config.objective,
         chip=where.kind,
     )
     lowered = _lower(step, model, config.batch)

@@ -92,8 +92,7 @@ class Step:
         replicas: int.
         precision: as in `training.trainer`.
         accumulate: int.
-        objective: name of another objective than the family's.
-        settings: of the objective, by dotted path, over its own.
+        objective: name of another objective than the family's, or its settings by dotted path with the `name` among them.
         chip: kind of TPU.
     """
 
@@ -106,8 +105,7 @@ class Step:
         replicas: int = 1,
         precision: str = "mixed_bfloat16",
         accumulate: int = 1,
-        objective: str | None = None,
-        settings: Mapping[str, object] | None = None,
+        objective: str | Mapping[str, Any] | None = None,
         chip: str = "v5e",
     ) -> None:
         most = family.longest(spec)
@@ -121,7 +119,8 @@ class Step:
                 f"the family {family.name} has no embeddings.vocabulary, which the shapes of a step depend on: name its "
                 "number of tokens so"
             )
-        kind = registry.objective(family.objective_or(objective))
+        name, settings = registry.name_and_settings(objective)
+        kind = registry.objective(family.objective_or(name))
         self.feature = PACKINGS[kind.packing].feature if specs.maybe(spec, "pooler") else None
         self.kept = kept_by(family)
         self.length, self.accumulate, self.precision, self.chip = length, accumulate, precision, chip

@@ -171,8 +171,8 @@ def _phases(config: PretrainConfig, data: str | os.PathLike) -> tuple[Phase, ...
 
 def _settings(config: PretrainConfig, source: "_Source") -> Any:
     """The settings of the objective, which is chosen: its own, over them a begun run's, over them what is asked for."""
-    asked = {"name": config.objective} if isinstance(config.objective, str) else dict(config.objective or {})
-    source.choose(asked.pop("name", None))
+    name, asked = registry.name_and_settings(config.objective)
+    source.choose(name)
     old, kind = None if config.overwrite else run_in(config.out), source.objective
     begun = {} if old is None else old["settings"]
     kept = begun["objective_settings"] if begun.get("objective") == source.objective_name else {}

@@ -186,7 +186,7 @@ def test_the_sampled_step_is_safe_on_a_tpu():
     """The families' tiny steps have fewer words than candidates."""
     family, spec = registry.find("elmo/small")
     spec = specs.derive(spec, battery.tiny(spec, 40) | {"recurrence.layers": 1})
-    lowered = Step(family, spec, length=6, settings={"segments": 2, "candidates": 9}).lower(4)
+    lowered = Step(family, spec, length=6, objective={"segments": 2, "candidates": 9}).lower(4)
     assert lowered.problems == []
     assert lowered.module
     assert "f32[24,10]" in lowered.text  # logits of the label and of the candidates, not of all words

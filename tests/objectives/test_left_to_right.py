@@ -71,7 +71,7 @@ def test_its_settings_are_its_own(objective):
 def test_its_step_is_safe_on_a_tpu(objective):
     family, spec = registry.find("left-to-right/base")
     lowered = Step(
-        family, spec.derive(SPEC | {"blocks.layers": 1}), length=16, replicas=4, settings={"least": 3}
+        family, spec.derive(SPEC | {"blocks.layers": 1}), length=16, replicas=4, objective={"least": 3}
     ).lower(4)
     assert lowered.problems == []
     assert lowered.module
