@@ -1,6 +1,7 @@
 """What tests share: paths of the data beside the project, fresh processes, tiny models."""
 
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -97,6 +98,17 @@ def _checked(done: subprocess.CompletedProcess, check: bool) -> subprocess.Compl
             f"{done.args} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         )
     return done
+
+
+class Dribble(io.BytesIO):
+    """Gives a few bytes a call, whatever is asked for."""
+
+    def __init__(self, data, count):
+        super().__init__(data)
+        self.count = count
+
+    def read(self, size=-1):
+        return super().read(min(self.count, size) if size >= 0 else self.count)
 
 
 @contextlib.contextmanager

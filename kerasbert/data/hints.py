@@ -21,12 +21,11 @@ def headless(path: str | os.PathLike, columns: Sequence[str], first: Sequence[st
         else f"its first line looks like a row and not like names ({shown}). Of a file without a header name all {len(first)} "
         f"columns, such as --columns {names}"
     )
-    return f"{path} has {_no(columns, first)}: {told}"
+    return f"{path} has {_no([each for each in columns if each not in first])}: {told}"
 
 
-def _no(columns: Sequence[str], names: Iterable[str]) -> str:
-    """`no column 'text'`, or `no column 'text', nor 'label'`, of those that are wanted."""
-    absent = [each for each in columns if each not in names]
+def _no(absent: Sequence[str]) -> str:
+    """`no column 'text'`, or `no column 'text', nor 'label'`."""
     return f"no column {absent[0]!r}" + (f", nor {', '.join(map(repr, absent[1:]))}" if absent[1:] else "")
 
 
@@ -41,7 +40,8 @@ def no_column(where: str, columns: Sequence[str], names: Iterable[str], kind: st
     "a.tsv has no column 'text'. It has: text,label. Its columns stand apart by ',': pass --delimiter ','"
     """
     row, names = names if isinstance(names, Mapping) else {}, list(names)
-    no = _no(columns, names)
+    absent = [each for each in columns if each not in names]
+    no = _no(absent)
     if not names:
         return f"{where} {no}. It has none"
     if kind == "tsv" and any("\r" in name for name in names):
@@ -50,7 +50,6 @@ def no_column(where: str, columns: Sequence[str], names: Iterable[str], kind: st
         return f"{where} {no}: its cells are quoted, and a tsv has no quoting: pass --delimiter tab"
     apart = [each for each in DELIMITERS if each in names[0]] if kind == "tsv" and len(names) == 1 else []
     others = [] if apart else [name for name in names if name not in columns]
-    absent = [each for each in columns if each not in names]
     near = list(dict.fromkeys(best for each in absent if (best := nearest(each, others))))
     hint = f" Nearest: {', '.join(map(repr, near))}." if near else ""
     told = (

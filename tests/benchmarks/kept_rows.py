@@ -13,7 +13,7 @@ def measured(
     path: Path, arms: Iterable[dict[str, Any]], measure: Callable[..., dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """A row for each arm: what the file has of it, or else what `measure(**arm)` gives, with its CPU-seconds and date."""
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    rows = _rows(path)
     found = []
     for arm in arms:
         row = next((row for row in rows if arm.items() <= row.items()), None)
@@ -31,8 +31,12 @@ def measured(
 
 def kept(path: Path, arms: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of `measured` that the file has."""
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    rows = _rows(path)
     return [row for arm in arms for row in rows if arm.items() <= row.items()]
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
 def spread(values: list[float]) -> str:

@@ -19,17 +19,7 @@ from kerasbert.checkpoints.vector_binary import (
 from kerasbert.checkpoints.vector_text import LONGEST_WORD, WIDEST
 from kerasbert.checkpoints.word_vectors import FastTextVectors, WordVectors
 from kerasbert.errors import InputError
-
-
-class Dribble(io.BytesIO):
-    """Gives a few bytes a call, whatever is asked for."""
-
-    def __init__(self, data, count):
-        super().__init__(data)
-        self.count = count
-
-    def read(self, size=-1):
-        return super().read(min(self.count, size) if size >= 0 else self.count)
+from tests.support import Dribble
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 100])

@@ -21,17 +21,7 @@ from kerasbert.checkpoints.vector_text import (
 )
 from kerasbert.checkpoints.word_vectors import WordVectors
 from kerasbert.errors import InputError
-
-
-class Dribble(io.BytesIO):
-    """Gives a few bytes a call, whatever is asked for."""
-
-    def __init__(self, data, count):
-        super().__init__(data)
-        self.count = count
-
-    def read(self, size=-1):
-        return super().read(self.count)
+from tests.support import Dribble
 
 
 def read(data, header=None, count=7, skipped=None):
