@@ -49,6 +49,48 @@ def test_an_accelerator_without_a_library_is_refused(int8_file, tmp_path, monkey
         load(int8_file[0], delegate="gpu")
 
 
+@pytest.mark.parametrize(
+    ("delegate", "whole", "runs"),
+    [("gpu", True, True), ("gpu", False, True), ("npu", True, True), ("npu", False, False)],
+)
+def test_what_an_accelerator_leaves_is_told_or_refused(float_file, monkeypatch, capsys, delegate, whole, runs):
+    """A GPU leaves the look-up of embeddings to the processor, and says so; a neural processor takes all or nothing."""
+    from kerasbert.mobile.runtime import interpreters, load
+
+    class Accelerated(interpreters.Compiled):
+        closed = 0
+
+        def __init__(self, path, bundle, threads, place, accelerators):
+            super().__init__(path, bundle, threads, place)
+            monkeypatch.setattr(self, "model", Whole(self.model))
+
+        def close(self):
+            Accelerated.closed += 1
+
+    class Whole:
+        def __init__(self, model):
+            self._model = model
+
+        def __getattr__(self, name):
+            return getattr(self._model, name)
+
+        def is_fully_accelerated(self):
+            return whole
+
+    monkeypatch.setattr(interpreters, "Compiled", Accelerated)
+    monkeypatch.setattr(interpreters.delegates, "registered", lambda _: True)
+    if not runs:
+        with pytest.raises(InputError, match=f"{delegate} does not run .*does not take the network"):
+            load(float_file[0], cache=False, delegate=delegate)
+        assert Accelerated.closed == 1
+        return
+    runner = load(float_file[0], cache=False, delegate=delegate)
+    assert runner.model.name.endswith(f", {delegate}")
+    assert runner(TEXTS) == load(float_file[0], cache=False, delegate="xnnpack")(TEXTS)
+    said = f"{delegate} leaves some operators of {float_file[0]} to the processor\n"
+    assert capsys.readouterr().err == ("" if whole else said)
+
+
 DELEGATE = """
 #include <stdint.h>
 #include <string.h>
