@@ -59,6 +59,19 @@ def no_column(where: str, columns: Sequence[str], names: Iterable[str], kind: st
     return f"{where} {no}.{hint} It has: {', '.join(names)}{remedy and '. '}{remedy}"
 
 
+def no_text(where: str, column: str, value: object, option: str = "", name: str = "column") -> str:
+    """Of a row whose column holds something else.
+
+    Args:
+        value: what it holds. option: what names the right column. name: what it is called in the option.
+    """
+    said = f"{where}: {name} {column!r} holds no text"
+    if isinstance(value, list | tuple | Mapping):
+        kind = "an object" if isinstance(value, Mapping) else "a list"
+        said += f' but {kind}. A row is an object of its own (pandas: to_json(path, orient="records", lines=True))'
+    return said + (f". Name the text with {option}" if option else "")
+
+
 def _nested(column: str, row: Mapping[str, object]) -> str:
     """Where a row of json may hold what is wanted."""
     if {"data", "annotations"} <= row.keys():

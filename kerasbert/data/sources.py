@@ -227,7 +227,7 @@ def _row_documents(path: str | os.PathLike, kind: str, text_field: str, encoding
         texts = [row[field] for field in fields]
         for field, text in zip(fields, texts):
             if not isinstance(text, str):
-                raise InputError(f"{path}, line {line}: field {field!r} holds no text. Name the text with --text-field")
+                raise InputError(hints.no_text(f"{path}, line {line}", field, text, "--text-field", "field"))
         document = _segments(texts[0].split("\n") if len(texts) == 1 else [" ".join(text.split()) for text in texts])
         if document:
             yield document

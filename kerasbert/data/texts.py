@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kerasbert.blanks import blank
+from kerasbert.data import hints
 from kerasbert.data.reading import numbered_lines
 from kerasbert.data.sources import SURROGATES, TABLES, NumberedRow, check_files, file_format, no_rows, table_rows
 from kerasbert.errors import InputError
@@ -96,9 +97,7 @@ class Texts:
             return SURROGATES.sub("\ufffd", value)
         if column in self.lists and isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
             return tuple(SURROGATES.sub("\ufffd", each) for each in value)
-        raise InputError(
-            f"{self.path}, line {number}: column {column!r} holds no text. Name the text with --text-column"
-        )
+        raise InputError(hints.no_text(f"{self.path}, line {number}", column, value, "--text-column"))
 
 
 def opened(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from kerasbert.data import hints
 from kerasbert.data import texts as reader
 from kerasbert.data.reading import chosen_encoding, is_utf8, numbered_lines, plain_name
 from kerasbert.data.sentences import split_sentences
@@ -86,9 +87,7 @@ class Folder:
             column = self.column or (reader.TEXT[0] if isinstance(row.get(reader.TEXT[0]), str) else None)
             text = row[column] if column else "; ".join(_cells(row))
             if not isinstance(text, str):
-                raise InputError(
-                    f"{file}, line {line}: column {column!r} holds no text. Name the text with --text-column"
-                )
+                raise InputError(hints.no_text(f"{file}, line {line}", str(column), text, "--text-column"))
             if text.strip():
                 yield line, SURROGATES.sub("\ufffd", text)
 

@@ -159,7 +159,7 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRo
             value = row.get(column, "")
             several = column in lists and isinstance(value, tuple)
             if not all(isinstance(each, str) for each in (value if several else (value,))):
-                raise InputError(f"{tables.where(source, line)}: column {column!r} holds no text")
+                raise InputError(hints.no_text(tables.where(source, line), column, "" if several else value))
     return rows
 
 

@@ -1,12 +1,14 @@
 """Rows in memory are read as those of a file."""
 
 import gzip
+import json
 
 import numpy as np
 import pytest
 
 from kerasbert import registry
 from kerasbert.data import dialects
+from kerasbert.data.texts import opened
 from kerasbert.errors import InputError
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import Task
@@ -90,6 +92,24 @@ def test_wrong_rows_in_memory_are_named(data, text):
 
     with pytest.raises(InputError, match=text):
         read()
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ({"text": {"0": "a film", "1": "another"}, "label": {"0": 1, "1": 0}}, "an object"),
+        ({"text": ["a film", "another"], "label": [1, 0]}, "a list"),
+    ],
+)
+def test_a_json_of_whole_columns_is_told_how_rows_are_written(tmp_path, content, kind):
+    """As pandas' to_json writes a table where it is not told otherwise."""
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    remedy = r'A row is an object of its own \(pandas: to_json\(path, orient="records", lines=True\)\)'
+    with pytest.raises(InputError, match=f"x.json, line 1: column 'text' holds no text but {kind}. {remedy}"):
+        read_rows(find_task("classification"), path)
+    with pytest.raises(InputError, match=f"holds no text but {kind}. {remedy}. Name the text with --text-column"):
+        list(opened(path, ("text",)))
 
 
 def test_columns_that_are_not_named_are_told_how_they_go_in():
