@@ -14,6 +14,7 @@ from kerasbert.data import texts
 from kerasbert.data.reading import numbered_lines
 from kerasbert.data.sources import SURROGATES, TABLES, check_files, file_format
 from kerasbert.errors import InputError
+from kerasbert.tasks import word_rows
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.entity_files import FIELDS, WRITERS
 from kerasbert.tasks.task import read_rows, table
@@ -43,6 +44,8 @@ def read(path: str | os.PathLike, columns: Sequence[str], task: Task) -> texts.T
         raw = texts.opened(path, texts.TEXT)
         if _has(raw):  # texts are answered as well as words
             return raw
+    if kind.annotated and opened.kind in TABLES and (words := _sentences(opened)):
+        return words
     if not task.reader or not list(columns) == list(task.asked) == list(task.parts):
         return opened
     if not kind.lists and opened.kind in TABLES and _has(opened):
@@ -53,6 +56,16 @@ def read(path: str | os.PathLike, columns: Sequence[str], task: Task) -> texts.T
         if kind.lists or opened.kind != "text" or not _a_text_a_line(opened):
             raise
     return opened
+
+
+def _sentences(opened: texts.Texts) -> texts.Texts | None:
+    """A row a sentence of a table that has a word a row and numbers its sentences; None of another one."""
+    words = opened.columns[0]
+    if not _has(opened) or not word_rows.sentence_column(next(iter(opened))[1], words):
+        return None
+    rows = [(line, row) for line, row, text in opened if not blank(text)]
+    grouped = word_rows.sentences(Path(opened.path), rows, (words,))
+    return None if grouped is rows else dataclasses.replace(opened, kind="jsonl", rows=grouped)
 
 
 def _a_text_a_line(opened: texts.Texts) -> bool:

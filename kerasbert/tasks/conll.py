@@ -12,7 +12,7 @@ from kerasbert.data.reading import line_lists, plain_name
 from kerasbert.data.sources import TABLES, NumberedRow, check_files, file_format, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
-from kerasbert.tasks import annotations
+from kerasbert.tasks import annotations, word_rows
 from kerasbert.tasks.base import Task
 
 UD = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -45,7 +45,8 @@ def read_conll(source: Path, task: Task) -> list[NumberedRow]:
             raise InputError(f"{path} is a table, whose columns are named: give their names, not {', '.join(numbers)}")
         if (annotated := annotations.of_json(path, task)) is not None:
             return annotated
-        return [(line, _listed(task, path, line, row)) for line, row in numbered_table(path, raw=True)]
+        rows = word_rows.sentences(Path(path), numbered_table(path, raw=True), (task.text, task.label))
+        return [(line, _listed(task, path, line, row)) for line, row in rows]
     if not ud and (untagged := _untagged(path, task)):
         return untagged
     rows = list(_lines(path, ud))

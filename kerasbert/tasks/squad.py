@@ -4,7 +4,7 @@ All have one format. Nothing but declarations and the reader of that format.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ def read(source: Path, task: Task) -> list[NumberedRow]:
         articles = json.loads(content, object_pairs_hook=unrepeated)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source} is not a json file in SQuAD's format: {' '.join(str(error).split())}") from error
+    if _flat(articles):
+        return tables.table(source, task.columns, task.parts)
     rows, line, place = [], 1, 0
     for context, question in _questions(source, articles):
         name = str(question.get("id", ""))
@@ -49,6 +51,12 @@ def read(source: Path, task: Task) -> list[NumberedRow]:
     if not rows:
         raise InputError(f"{source} has no questions, expected at least one")
     return rows
+
+
+def _flat(articles: Any) -> bool:
+    """Whether json holds a row for each question, as datasets writes them, and no articles."""
+    rows = articles.get("data") if isinstance(articles, Mapping) else articles
+    return isinstance(rows, list) and bool(rows) and isinstance(rows[0], Mapping) and "question" in rows[0]
 
 
 def _questions(source: Path, articles: Any) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -18,7 +18,7 @@ from kerasbert.data.sources import NumberedRow
 from kerasbert.errors import InputError, no_file
 from kerasbert.registry import register_task
 from kerasbert.storage.json_view import JsonMap
-from kerasbert.tasks import annotations, labels, tables
+from kerasbert.tasks import annotations, labels, tables, word_rows
 from kerasbert.tasks.base import Rows, Task
 from kerasbert.tasks.tables import Memory, Source
 from kerasbert.tasks.unlabelled import labelled
@@ -146,7 +146,7 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRo
     else:
         rows = _columns(task, source, columns)
     if task.answer_kind.annotated:
-        rows = annotations.tagged(task, source, rows)
+        rows = annotations.tagged(task, source, word_rows.sentences(source, rows, (task.text, task.label)))
     if set(task.label_columns) & set(columns):
         rows = labels.joined(task, source, labelled(task, source, rows))
     kind = task.answer_kind

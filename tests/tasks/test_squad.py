@@ -88,6 +88,16 @@ def test_tables_and_rows_in_memory_have_answers_in_many_forms(tmp_path):
         read_rows(task, tmp_path / "y.jsonl")
 
 
+@pytest.mark.parametrize("held", [lambda rows: rows, lambda rows: {"version": "1", "data": rows}])
+def test_a_json_array_of_questions_is_a_table(tmp_path, held):
+    """As datasets writes its rows with lines=False."""
+    row = {"question": "who?", "context": CONTEXT, "answers": {"text": ["a dog"], "answer_start": [13]}}
+    (tmp_path / "x.json").write_text(json.dumps(held([row, row])))
+    found, told = rows(tmp_path / "x.json")
+    assert [(target.golds, target.start) for target in found.targets] == [(("a dog",), 13)] * 2
+    assert not told
+
+
 def test_a_question_without_an_answer_is_of_version_2(tmp_path):
     path = write(tmp_path / "x.json", question("q1", answers=(), is_impossible=True))
     found, told = rows(path, "squad2")
