@@ -120,8 +120,12 @@ class Kind:
         """The names of the columns that a task's `label` names: none, or one."""
         return (label,) if label else ()
 
-    def joined(self, names: Sequence[str], row: dict[str, Any]) -> dict[str, Any]:
-        """A row of a table, with what other columns hold of the parts of those names put into them."""
+    def joined(self, names: Sequence[str], row: dict[str, Any], label: str = "") -> dict[str, Any]:
+        """A row of a table, with what other columns hold of the parts of those names put into them.
+
+        Args:
+            label: the column of labels, which may be absent.
+        """
         return row
 
     def parts(self, value: Any, names: Sequence[str], where: str) -> Parts:

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +54,15 @@ class ChoiceKind(Kind):
 
     def width(self, labels) -> int | None:
         return 1
+
+    def joined(self, names, row, label="") -> dict[str, Any]:
+        """A row with a list of choices, where datasets has {"text": [...], "label": ["A", ...]}, and the number of the label."""
+        held = row.get(names[1])
+        if not isinstance(held, Mapping) or not isinstance(held.get("text"), list):
+            return row
+        called = [str(each) for each in held.get("label", ())]
+        number = {label: called.index(str(row[label]))} if str(row.get(label)) in called else {}
+        return {**row, names[1]: held["text"], **number}
 
     def rows(self, tokenizer, parts, length) -> list[Row]:
         context, choices = parts

@@ -139,7 +139,7 @@ class VectorKind(Kind):
     def asked(self):
         return 1 if self.options["loss"] else None
 
-    def joined(self, names, row) -> dict[str, Any]:
+    def joined(self, names, row, label="") -> dict[str, Any]:
         """A row whose second part is the positive and what the columns `negative`, `negatives`, `negative_1`, ... hold."""
         if self.options["loss"] not in RANKED:
             return row

@@ -6,7 +6,7 @@ with a column for each part; packed or not, decoded as `data.reading` does. Stan
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kerasbert.blanks import blank
@@ -95,6 +95,8 @@ class Texts:
     def _part(self, number: int, column: str, value: object) -> object:
         if isinstance(value, str):
             return SURROGATES.sub("\ufffd", value)
+        if column in self.lists and isinstance(value, Mapping):  # of datasets: {"text": [...], "label": ["A", ...]}
+            value = value.get("text", value)
         if column in self.lists and isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
             return tuple(SURROGATES.sub("\ufffd", each) for each in value)
         raise InputError(hints.no_text(f"{self.path}, line {number}", column, value, "--text-column"))

@@ -1,5 +1,6 @@
 """The best of several choices for a text (Devlin et al., 2019, section 4.4): a score a row, softmax over an input's rows."""
 
+import string
 from collections.abc import Callable
 from typing import Any
 
@@ -40,9 +41,10 @@ class ChoiceTask(TaskKind):
         targets = np.zeros(len(values), "int32")
         for i, (line, value, each) in enumerate(zip(lines, values, choices)):
             named = {} if numbers else {choice.strip(): j for j, choice in enumerate(each)}
-            target = named.get(value, int(value) if value.isdecimal() else -1)
+            letter = string.ascii_uppercase.find(value) if len(value) == 1 else -1
+            target = named.get(value, int(value) if value.isdecimal() else letter)
             if not 0 <= target < len(each):
-                known = f"0 to {len(each) - 1}, or one of the {len(each)} choices"
+                known = f"0 to {len(each) - 1}, or one of the {len(each)} choices or its letter (A, B, ...)"
                 raise InputError(f"{tables.where(source, line)}: label {value!r:.60} is no choice, expected {known}")
             targets[i] = target
         return targets

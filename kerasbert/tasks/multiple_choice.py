@@ -1,6 +1,7 @@
 """SWAG (Zellers et al., 2018), RACE (Lai et al., 2017), and files of one's own with a text and its choices."""
 
 import json
+import string
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def _filled(question: str, option: str) -> str:
 
 
 def _number(letter: Any, options: int, where: str) -> int:
-    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:options]
+    letters = string.ascii_uppercase[:options]
     if not isinstance(letter, str) or len(letter) != 1 or letter not in letters:
         raise InputError(f"{where}: the answer {letter!r:.40} is no option, expected one of {', '.join(letters)}")
     return letters.index(letter)

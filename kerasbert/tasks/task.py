@@ -150,7 +150,7 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRo
     if set(task.label_columns) & set(columns):
         rows = labels.joined(task, source, labelled(task, source, rows))
     kind = task.answer_kind
-    rows = [(line, kind.joined(task.parts, row)) for line, row in rows]
+    rows = [(line, kind.joined(task.parts, row, task.label)) for line, row in rows]
     lists = [task.parts[i] for i in kind.lists]
     for line, row in rows:
         for column in task.parts:

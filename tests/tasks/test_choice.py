@@ -10,10 +10,11 @@ import kerasbert as kb
 from kerasbert.errors import InputError
 from kerasbert.export import signatures
 from kerasbert.mobile.golden import verify
+from kerasbert.tasks.answer_tables import read
 from kerasbert.tasks.base import Task, kind_of
 from kerasbert.tasks.batches import encode_texts, epoch_order, training_batches
 from kerasbert.tasks.tables import in_memory
-from kerasbert.tasks.task import read_rows
+from kerasbert.tasks.task import find_task, read_rows
 from kerasbert.text.graph import graph_tokenizer
 from tests import tiny
 from tests.support import forked
@@ -200,6 +201,21 @@ def test_ones_own_files(tmp_path):
     assert read_rows(TASK, table).targets.tolist() == [1, 0]
     memory = read_rows(TASK, in_memory([(context, choices, 1) for context, choices in TEXTS]))
     assert (memory.texts, memory.targets.tolist()) == (TEXTS, [1, 1, 1])
+
+
+def test_choices_that_are_called_by_letters_or_numbers(tmp_path):
+    """As in ARC, CommonsenseQA and MMLU: choices with the names that the labels call them by."""
+    task = find_task("choice", text="question", label="answerKey")
+    called = [(["A", "B"], "B"), (["1", "2"], "1"), (["1", "2"], 2), ([1, 2], 2)]
+    table = [
+        {"question": "x", "choices": {"text": ["a", "b"], "label": names}, "answerKey": key} for names, key in called
+    ]
+    path = write(tmp_path / "a.jsonl", *table)
+    assert read_rows(task, path).targets.tolist() == [1, 0, 1, 1]
+    assert read_rows(task, path).texts == [("x", ("a", "b"))] * 4
+    assert [text for _, _, text in read(path, task.parts, task)] == [("x", ("a", "b"))] * 4
+    letters = [{"context": "x", "choices": ["a", "b", "A"], "label": label} for label in ("A", "B", "a", "C")]
+    assert read_rows(TASK, write(tmp_path / "b.jsonl", *letters)).targets.tolist() == [2, 1, 0, 2]
 
 
 @pytest.mark.parametrize(
