@@ -81,4 +81,8 @@ def _nested(column: str, row: Mapping[str, object]) -> str:
             return f"{name!r} holds a field of that name: take it out (pandas: json_normalize)"
         if isinstance(value, list) and value and isinstance(value[0], Mapping):
             return f"{name!r} holds rows: write them alone, an object a line"
+    for name, value in row.items():
+        if isinstance(value, Mapping) and value and all(isinstance(each, str) for each in value.values()):
+            fields = ", ".join(map(str, list(value)[:5]))
+            return f"{name!r} holds the texts {fields}: make them columns of their own (pandas: json_normalize)"
     return ""
