@@ -120,12 +120,12 @@ class Kind:
         """The names of the columns that a task's `label` names: none, or one."""
         return (label,) if label else ()
 
-    def joined(self, names: Sequence[str], row: dict[str, Any], label: str = "") -> dict[str, Any]:
-        """A row of a table, with what other columns hold of the parts of those names put into them.
+    def spread(self, names: Sequence[str], row: dict[str, Any]) -> list[dict[str, Any]]:
+        """The rows that a row of a table stands for, where a part of those names holds several texts."""
+        return [row]
 
-        Args:
-            label: the column of labels, which may be absent.
-        """
+    def joined(self, names: Sequence[str], row: dict[str, Any], label: str = "") -> dict[str, Any]:
+        """A row of a table, with what other columns hold of the parts of those names put into them; `label` is a column too."""
         return row
 
     def parts(self, value: Any, names: Sequence[str], where: str) -> Parts:

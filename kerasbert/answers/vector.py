@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
 """Names that the prompts of sentence-transformers' models have (its `encode_query` and `encode_document`)."""
 RANKED = ("ranking", "triplet", "margin_mse")  # losses of rows that have negatives
-NEGATIVE = re.compile(r"negatives?(_?\d+)?")  # columns of them
+NEGATIVE = re.compile(r"(hard_)?neg(ative)?s?(_?\d+)?")  # columns of them; FlagEmbedding's are called neg
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +138,18 @@ class VectorKind(Kind):
     @property
     def asked(self):
         return 1 if self.options["loss"] else None
+
+    def spread(self, names, row) -> list[dict[str, Any]]:
+        """A row for each positive; what is to be ranked below them stands in columns of its own."""
+        texts = row.get(names[-1])
+        if (
+            self.options["loss"] not in RANKED
+            or len(names) < 2
+            or not isinstance(texts, list | tuple)
+            or len(texts) < 2
+        ):
+            return [row]
+        return [{**row, names[1]: text} for text in texts]
 
     def joined(self, names, row, label="") -> dict[str, Any]:
         """A row whose second part is the positive and what the columns `negative`, `negatives`, `negative_1`, ... hold."""

@@ -12,7 +12,7 @@ import numpy as np
 from kerasbert import registry
 from kerasbert.answers.base import Parts
 from kerasbert.data import hints
-from kerasbert.data.dialects import current
+from kerasbert.data.dialects import current, say
 from kerasbert.data.reading import ENDINGS
 from kerasbert.data.sources import NumberedRow
 from kerasbert.errors import InputError, no_file
@@ -144,7 +144,7 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRo
         if not set(columns) <= rows[0][1].keys():
             raise InputError(_unanswered(task, source, columns, rows[0][1]))
     else:
-        rows = _columns(task, source, columns)
+        rows = _spread(task, source, _columns(task, source, columns))
     if task.answer_kind.annotated:
         rows = annotations.tagged(task, source, word_rows.sentences(source, rows, (task.text, task.label)))
     if set(task.label_columns) & set(columns):
@@ -169,6 +169,25 @@ def _unanswered(task: Task, source: Path, columns: Sequence[str], row: Mapping[s
     if set(row) <= {"id", *task.parts}:
         return f"{source} holds no {', '.join(name for name in columns if name not in row)}: a {can}"
     return f"{hints.no_column(f'{source} has', columns, row)}. A {can}"
+
+
+def _spread(task: Task, source: Source, rows: list[NumberedRow]) -> list[NumberedRow]:
+    """The rows, several in the place of one that holds several texts; rows of parts by their places stay as they are.
+
+    Raises:
+        InputError: such a row has a label, which is of one of them.
+    """
+    if isinstance(source, Memory) and source.rows and not isinstance(source.rows[0], Mapping):
+        return rows
+    spread = [(line, task.answer_kind.spread(task.parts, row)) for line, row in rows]
+    several = [line for line, found in spread if len(found) > 1]
+    if several and task.label:
+        raise InputError(f"{tables.where(source, several[0])} has several texts in {task.parts[-1]!r} and one label")
+    if several:
+        say(
+            f"{source}: {len(several)} of {len(rows)} rows have several texts in {task.parts[-1]!r}: a row is learnt of each"
+        )
+    return [(line, row) for line, found in spread for row in found]
 
 
 def _columns(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRow]:

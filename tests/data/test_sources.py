@@ -142,7 +142,11 @@ def test_bad_corpora(tmp_path):
         ),
         ("a.jsonl", '{"id": 1, "doc": {"text": "a film"}}\n', "'doc' holds a field of that name: take it out"),
         ("a.jsonl", '{"data": [{"text": "a film"}]}', "'data' holds rows: write them alone, an object a line"),
-        ("a.jsonl", '{"translation": {"en": "a", "de": "b"}}', "'translation' holds the texts en, de: make them columns"),
+        (
+            "a.jsonl",
+            '{"translation": {"en": "a", "de": "b"}}',
+            "'translation' holds the texts en, de: make them columns",
+        ),
         (
             "a.json",
             '{"a": [{"text": "x"}],\n "b": [{"text": "y"}]}',
