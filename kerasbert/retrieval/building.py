@@ -120,6 +120,8 @@ def _told(about: dict[str, Any], source: Source, told: encoding.Encoded) -> list
     size = about["count"] * columns * np.dtype(forms.DTYPES[about["dtype"]]).itemsize / 1e6
     lines = [f"{about['count']:,} texts, vectors of {about['width']} numbers as {about['dtype']}: {size:,.1f} MB"]
     lines += source.folder.told() if source.folder is not None else []
+    if source.left:
+        lines.append(f"columns that are not read: {', '.join(source.left)}. --text-column NAME,NAME joins several")
     if source.blank:
         numbers = ", ".join(map(str, source.blank[:5])) + (", ..." if len(source.blank) > 5 else "")
         lines.append(f"{len(source.blank)} texts hold nothing to read and are left out: {numbers}")

@@ -2,16 +2,19 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from kerasbert.data import texts as reader
 from kerasbert.data.numbers import number
-from kerasbert.data.sources import TABLES
+from kerasbert.data.sources import TABLES, read_table
 from kerasbert.errors import InputError, near
 
 DEPTH = 100  # of MAP and of the longer recall
 COLUMNS = ("query", "id")
+BEIR = ("query-id", "corpus-id")  # of qrels/test.tsv (Thakur et al., 2021), whose queries stand in a file of their own
+QUERIES = "queries.jsonl"
 
 Relevant = Mapping[str, Mapping[str, float]]  # query -> {id of a text: its grade}
 
@@ -19,23 +22,42 @@ Relevant = Mapping[str, Mapping[str, float]]  # query -> {id of a text: its grad
 def read(path: str | os.PathLike) -> dict[str, dict[str, float]]:
     """The relevant texts of queries, of a table with a row for each: `query`, `id` and perhaps `score`, a grade (else 1).
 
+    A file of BEIR has the numbers of queries; `queries.jsonl` stands beside it, or in the folder above.
+
     Raises:
         InputError: no such file or columns, a grade that is no number, no relevant text of a query, a pair that is there twice.
     """
-    opened = reader.opened(path, COLUMNS[:1])
+    opened = reader.opened(path, COLUMNS[:1], default=BEIR[:1])
     if opened.kind not in TABLES:
         raise InputError(f"{path} is plain text, expected a table with the columns query, id and perhaps score")
+    of_beir = opened.columns == BEIR[:1]
+    queries, column = (_queries(Path(path)), BEIR[1]) if of_beir else ({}, COLUMNS[1])
     found: dict[str, dict[str, float]] = {}
     for line, row, query in opened:
-        if "id" not in row:
-            raise InputError(f"{path}, line {line}: no column 'id'. {near('id', row)}")
-        grades, name = found.setdefault(query, {}), str(row["id"])
+        if column not in row:
+            raise InputError(f"{path}, line {line}: no column {column!r}. {near(column, row)}")
+        if of_beir and query not in queries:
+            raise InputError(f"{path}, line {line}: {QUERIES} has no query {query!r:.80}")
+        grades, name = found.setdefault(queries[query] if of_beir else query, {}), str(row[column])
         if name in grades:
             raise InputError(
                 f"{path}, line {line}: the text {name!r:.80} is relevant to this query already, expected once"
             )
         grades[name] = _grade(row.get("score", 1), path, f"{path}, line {line}")
     return found
+
+
+def _queries(path: Path) -> dict[str, str]:
+    """Number -> query, of the file of queries that belongs to one of BEIR's.
+
+    Raises:
+        InputError: there is none, or it has other columns.
+    """
+    places = [folder / QUERIES for folder in (path.parent, path.absolute().parent.parent)]
+    file = next((place for place in places if place.is_file()), None)
+    if file is None:
+        raise InputError(f"{path} has the numbers of queries, expected {QUERIES} beside it or in the folder above")
+    return {str(row["_id"]): row["text"] for row in read_table(file, columns=("_id", "text"))}
 
 
 def _grade(value: object, path: str | os.PathLike, where: str) -> float:

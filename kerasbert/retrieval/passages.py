@@ -31,14 +31,14 @@ class Source:
 
     Args:
         given: path of a file (text a line, or a table) or of a folder (`documents.Folder`), or a list of str.
-        text_column, id_column: str, of a table.
+        text_column, id_column: str, of a table; several names with commas between them are texts that are joined by a blank.
         default: bool, whether the column may be called "text" too. keep_blank: bool, whether a text without anything to read is
             one too.
 
     Attributes:
         path: of the file or folder, None of a list. folder: the documents of a folder, else None.
         count: int, texts. digest: of texts and ids.
-        blank: numbers, from 1, of texts without anything to read.
+        blank: numbers, from 1, of texts without anything to read. left: columns of the first row that hold text and are not read.
 
     Raises:
         InputError: no such file or column, no text, an id that is absent or there twice.
@@ -57,7 +57,7 @@ class Source:
         self.given, self.text_column, self.id_column = given, text_column, id_column
         self.default, self.keep_blank = default, keep_blank
         self.folder = self._documents()
-        self.count, self.blank = 0, list[int]()
+        self.count, self.blank, self.left = 0, list[int](), list[str]()
         self.digest = self._counted()
         if not self.count:
             raise InputError(f"{self.path or 'texts'} holds no text, expected at least one")
@@ -102,7 +102,8 @@ class Source:
         if self.folder is not None:
             yield from (Passage(*each) for each in self.folder)
             return
-        opened = reader.opened(self.path, (self.text_column,), default=reader.TEXT if self.default else ())
+        columns = tuple(self.text_column.split(","))
+        opened = reader.opened(self.path, columns, default=reader.TEXT if self.default else ())
         if self.id_column and opened.kind not in TABLES:
             raise InputError(
                 f"{self.path} is plain text, which has no column {self.id_column!r}: leave --id-column out"
@@ -111,8 +112,13 @@ class Source:
             raise InputError(
                 f"{self.path} is plain text, which has no column {self.text_column!r}: leave --text-column out"
             )
-        for line, row, text in opened:
-            yield Passage(self._id(line, row), text)
+        for first, (line, row, text) in enumerate(opened):
+            if not first:
+                read = {*opened.columns, self.id_column}
+                self.left = [
+                    name for name, value in row.items() if name not in read and isinstance(value, str) and value
+                ]
+            yield Passage(self._id(line, row), text if isinstance(text, str) else " ".join(filter(None, text)))
 
     def _id(self, line: int, row: dict[str, Any]) -> str:
         if not self.id_column:
