@@ -2,13 +2,12 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from kerasbert.lab import intervals
 from kerasbert.lab.recipes import Experiment
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 
-Lines = Sequence[Mapping[str, Any]]
+Lines = Sequence[JsonMap]
 
 
 def summary(experiment: Experiment, lines: Lines, seeds: int, factor: float = 1.0, text: str | None = None) -> Json:
@@ -37,13 +36,18 @@ def summary(experiment: Experiment, lines: Lines, seeds: int, factor: float = 1.
     }
 
 
+def _parameters(lines: Lines) -> dict[str, int]:
+    """Arm -> weights of its encoder, of any of its seeds: one that was not finite has none."""
+    return {line["arm"]: line["parameters"] for line in lines if line.get("parameters") is not None}
+
+
 def _arm(name: str, lines: Lines) -> Json:
     own = [line for line in lines if line["arm"] == name]
     values = [line["figure"] for line in own if line.get("figure") is not None]
     row = {
         "arm": name,
         "figures": {str(line["seed"]): line.get("figure") for line in own},
-        "parameters": own[0].get("parameters") if own else None,
+        "parameters": _parameters(own).get(name),
         "seconds": statistics.fmean(line["seconds"] for line in own) if own else None,
         "errors": [line["error"] for line in own if "error" in line],
     }
@@ -52,18 +56,18 @@ def _arm(name: str, lines: Lines) -> Json:
     return row
 
 
-def _compared(each: Mapping[str, Any], experiment: Experiment, lines: Lines, seeds: int, level: float) -> Json:
+def _compared(each: JsonMap, experiment: Experiment, lines: Lines, seeds: int, level: float) -> Json:
     """A comparison: its value of every seed, how many agree with the claim, their mean and interval, the verdict.
 
     There is no verdict where a seed lacks a figure.
     """
-    figures: dict[tuple[str, int], Any] = {(line["arm"], line["seed"]): line.get("figure") for line in lines}
-    parameters: dict[str, Any] = {line["arm"]: line.get("parameters") for line in lines}
+    figures: dict[tuple[str, int], float | None] = {(line["arm"], line["seed"]): line.get("figure") for line in lines}
+    parameters = _parameters(lines)
     arms = each.get("slope") or (each["better"], each["worse"])
     row = {"told": _told(each), "level": level, "verdict": "not seen", "by_seed": [], "missing": []}
     for seed in range(seeds):
-        values: list[Any] = [figures.get((arm, seed)) for arm in arms]
-        if any(value is None for value in values):
+        values = [figure for arm in arms if (figure := figures.get((arm, seed))) is not None]
+        if len(values) < len(arms):
             row["missing"].append(seed)
         elif "slope" in each:
             row["by_seed"].append(intervals.exponent([parameters[arm] for arm in arms], values))

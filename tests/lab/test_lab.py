@@ -79,6 +79,21 @@ def test_a_power_law_is_found():
     assert intervals.exponent(sizes, [7 * size**-0.07 for size in sizes]) == pytest.approx(-0.07)
 
 
+def test_sizes_are_of_the_seeds_that_were_finite(experiment):
+    """The last seed of an arm has no size where its numbers exploded: the slopes of the others have, and its row."""
+    slope = dataclasses.replace(experiment, compare=[{"slope": ["a", "b"]}])
+    found = lines([4.0, 4.0, 4.0], [2.0, 2.5, 0.0])
+    for line in found[3:]:
+        line["parameters"] = 90
+    found[2] = {"arm": "a", "seed": 2, "figure": None, "error": "loss is nan", "seconds": 1.0}
+    told = results.summary(slope, [*found[2:3], *found[:2], *found[3:]], seeds=3)
+    (each,) = told["comparisons"]
+    assert each["missing"] == [2]
+    assert each["by_seed"] == pytest.approx([np.log10(2 / 4), np.log10(2.5 / 4)])
+    assert [arm["parameters"] for arm in told["arms"]] == [9, 90]
+    assert results.summary(slope, [*found[:2], *found[3:], found[2]], seeds=3)["comparisons"] == [each]
+
+
 @pytest.mark.parametrize("name", recipes.names())
 def test_a_recipe_holds_what_the_commands_take(name):
     found = recipes.find(name)
