@@ -8,11 +8,15 @@ import random
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.errors import InputError, missing
-from kerasbert.export.client_rest import SCHEMES, Call, Rest, Spec
+from kerasbert.export.client_rest import SCHEMES, Call, Rest, Result, Signature, Spec
 from kerasbert.export.status import Again, CallError
+
+if TYPE_CHECKING:
+    from kerasbert.export.client_grpc import Grpc
+
 
 __all__ = ["CallError", "Client"]
 
@@ -44,6 +48,8 @@ class Client:
     kerasbert.errors.InputError: the address of a server is such as http://HOST:8501 or grpc://HOST:8500. Received: 'localhost'
     """
 
+    _transport: "Rest | Grpc"
+
     def __init__(
         self,
         url: str,
@@ -66,14 +72,14 @@ class Client:
             raise InputError(f"no file {certificate}: a certificate of an authority, in PEM")
         self.model, self.version, self.timeout, self.retries, self.rows = model, version, timeout, retries, rows
         if parts.scheme.startswith("http"):
-            self._transport: Any = Rest(parts, certificate, dict(headers or {}))
+            self._transport = Rest(parts, certificate, dict(headers or {}))
         else:
             try:
                 from kerasbert.export.client_grpc import Grpc
             except ModuleNotFoundError as error:
                 raise ModuleNotFoundError(f"{parts.scheme}:// needs {missing('grpc')}", name="grpc") from error
             self._transport = Grpc(parts, certificate, dict(headers or {}))
-        self._signatures: dict[str, dict[str, dict[str, str]]] | None = None
+        self._signatures: dict[str, Signature] | None = None
 
     def __enter__(self) -> "Client":
         return self
@@ -129,7 +135,7 @@ class Client:
         """
         return self._tried(self._transport.status(self._spec("")))
 
-    def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
+    def signatures(self) -> dict[str, Signature]:
         """Signature -> {"inputs": {name: type}, "outputs": {name: type}}, types as DT_STRING, with axes, -1 for any size.
 
         Raises:
@@ -145,7 +151,7 @@ class Client:
         """
         return self._of(signature)["inputs"]
 
-    def _of(self, signature: str) -> dict[str, dict[str, str]]:
+    def _of(self, signature: str) -> Signature:
         """A signature, asked for once."""
         if self._signatures is None or signature not in self._signatures:
             self._signatures = self.signatures()
@@ -156,7 +162,7 @@ class Client:
     def _spec(self, signature: str) -> Spec:
         return self.model, self.version, signature
 
-    def _tried(self, call: Call) -> Any:
+    def _tried(self, call: Call[Result]) -> Result:
         """What a call gives, tried again where that may help, within the client's time."""
         end, pause = time.monotonic() + self.timeout, FIRST
         for left in range(self.retries, -1, -1):
@@ -182,12 +188,12 @@ def _address(url: str) -> urllib.parse.SplitResult:
     return parts
 
 
-def _listed(name: str, value: Any) -> list:
+def _listed(name: str, value: object) -> list:
     """The rows of an input."""
     rows = list(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else _plain(value)
     if not isinstance(rows, list):
         raise InputError(f"the input {name} is a list with a value for each row. Received: {type(value).__name__}")
-    return _plain(rows)
+    return [_plain(row) for row in rows]
 
 
 def _plain(value: Any) -> Any:

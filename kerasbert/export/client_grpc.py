@@ -1,15 +1,15 @@
 """TF Serving's gRPC API from a client's side: the extra `serving`."""
 
+import os
 import urllib.parse
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import grpc
 import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.export import messages
-from kerasbert.export.client_rest import SCHEMES, Call, Spec
+from kerasbert.export.client_rest import SCHEMES, Call, Signature, Spec
 from kerasbert.export.status import CODES, Again, CallError
 
 NAMES = {number: name for number, (name, _, _) in messages.TYPES.items()}
@@ -19,7 +19,9 @@ DTYPES = {name: dtype for name, dtype, _ in messages.TYPES.values()}
 class Grpc:
     """TF Serving's gRPC API; a channel for all threads."""
 
-    def __init__(self, parts: urllib.parse.SplitResult, certificate: Any, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, parts: urllib.parse.SplitResult, certificate: str | os.PathLike | None, headers: Mapping[str, str]
+    ) -> None:
         self.headers = tuple((name.lower(), value) for name, value in headers.items())
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         self.where = f"{host}:{parts.port or SCHEMES[parts.scheme]}"
@@ -36,14 +38,16 @@ class Grpc:
     def close(self) -> None:
         self.channel.close()
 
-    def _request(self, kind: str, spec: Spec) -> Any:
+    def _request(self, kind: str, spec: Spec) -> messages.Message:
         request = messages.message(kind)()
         request.model_spec.name, request.model_spec.signature_name = spec[0], spec[2]
         if spec[1] is not None:
             request.model_spec.version.value = spec[1]
         return request
 
-    def predict(self, spec: Spec, inputs: Mapping[str, list], signatures: Any) -> Call:
+    def predict(
+        self, spec: Spec, inputs: Mapping[str, list], signatures: Callable[[str], Signature]
+    ) -> Call[dict[str, list]]:
         request, types = self._request("PredictRequest", spec), signatures(spec[2])["inputs"]
         for name, rows in inputs.items():
             if name not in types:
@@ -56,7 +60,7 @@ class Grpc:
 
         return call
 
-    def _array(self, name: str, rows: list, kind: str) -> Any:
+    def _array(self, name: str, rows: list, kind: str) -> np.ndarray:
         """Rows as an array of a signature's type.
 
         Raises:
@@ -83,7 +87,7 @@ class Grpc:
         except (ValueError, OverflowError, TypeError) as error:
             raise InputError(f"the input {name} cannot be sent. Expected: {error}") from error
 
-    def status(self, spec: Spec) -> Call:
+    def status(self, spec: Spec) -> Call[dict[int, str]]:
         states = {number: name for name, number in messages.STATES.items()}
 
         def call(seconds: float) -> dict[int, str]:
@@ -93,12 +97,12 @@ class Grpc:
 
         return call
 
-    def signatures(self, spec: Spec) -> Call:
-        def typed(info: Any) -> str:
+    def signatures(self, spec: Spec) -> Call[dict[str, Signature]]:
+        def typed(info: messages.Message) -> str:
             shape = info.tensor_shape
             return f"{NAMES.get(info.dtype, info.dtype)} {'?' if shape.unknown_rank else [each.size for each in shape.dim]}"
 
-        def call(seconds: float) -> dict[str, Any]:
+        def call(seconds: float) -> dict[str, Signature]:
             request = self._request("GetModelMetadataRequest", spec)
             request.metadata_field.append("signature_def")
             packed = self._asked("PredictionService", "GetModelMetadata", request, seconds).metadata["signature_def"]
@@ -114,7 +118,7 @@ class Grpc:
 
         return call
 
-    def _asked(self, service: str, method: str, request: Any, seconds: float) -> Any:
+    def _asked(self, service: str, method: str, request: messages.Message, seconds: float) -> messages.Message:
         """The response.
 
         Raises:
@@ -132,12 +136,11 @@ class Grpc:
             raise CallError(code if code in CODES else "UNKNOWN", line) from error
 
 
-def _text(value: Any, name: str) -> list:
+def _text(value: np.ndarray, name: str) -> list:
     """The lists of an array; strings are text, but where the output's name ends in _bytes."""
 
-    def read(each: Any) -> Any:
-        if isinstance(each, list):
-            return [read(one) for one in each]
-        return each.decode("utf-8", "replace") if isinstance(each, bytes) else each
+    def read(lines: list) -> list:
+        read_one = {list: read, bytes: lambda each: each.decode("utf-8", "replace")}
+        return [read_one[type(each)](each) if type(each) in read_one else each for each in lines]
 
     return value.tolist() if name.endswith("_bytes") else read(value.tolist())

@@ -4,27 +4,34 @@ import base64
 import contextlib
 import http.client
 import json
+import os
 import ssl
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from kerasbert.errors import InputError
 from kerasbert.export.status import HTTP, Again, CallError
+from kerasbert.storage.json_view import JsonMap
 
 SCHEMES = {"http": 8501, "https": 443, "grpc": 8500, "grpcs": 443}  # scheme of an address -> the usual port
 AGAIN = {429: "RESOURCE_EXHAUSTED", 502: "UNAVAILABLE", 503: "UNAVAILABLE"}  # statuses of calls that did not begin
-Call = Callable[[float], Any]
+Result = TypeVar("Result")
+Call = Callable[[float], Result]
 """Makes a call within so many seconds."""
 Spec = tuple[str, int | None, str]
 """Model, version, signature."""
+Signature = dict[str, dict[str, str]]
+"""{"inputs": {name: type}, "outputs": {name: type}}."""
 
 
 class Rest:
     """TF Serving's REST API; connections are kept open, as many as calls ran at once."""
 
-    def __init__(self, parts: urllib.parse.SplitResult, certificate: Any, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, parts: urllib.parse.SplitResult, certificate: str | os.PathLike | None, headers: Mapping[str, str]
+    ) -> None:
         self.where, self.headers = parts, {"Content-Type": "application/json", **headers}
         self.prefix = parts.path.rstrip("/")
         try:
@@ -46,7 +53,9 @@ class Rest:
         numbered = "" if version is None else f"/versions/{version}"
         return f"{self.prefix}/v1/models/{urllib.parse.quote(model, safe='')}{numbered}{end}"
 
-    def predict(self, spec: Spec, inputs: Mapping[str, list], signatures: Any) -> Call:
+    def predict(
+        self, spec: Spec, inputs: Mapping[str, list], signatures: Callable[[str], Signature]
+    ) -> Call[dict[str, list]]:
         columns = {name: _jsonable(value) for name, value in inputs.items()}
         try:
             body = json.dumps({"signature_name": spec[2], "inputs": columns}).encode()
@@ -55,29 +64,29 @@ class Rest:
         path = self._path(spec, ":predict")
 
         def call(seconds: float) -> dict[str, list]:
-            outputs = self._asked("POST", path, body, seconds)["outputs"]
+            outputs = self._asked("POST", path, body, seconds, "outputs")
             if not isinstance(outputs, dict):  # of a single output the server names none
                 (name,) = signatures(spec[2])["outputs"]
                 outputs = {name: outputs}
-            return {name: _bytes(value) if name.endswith("_bytes") else value for name, value in outputs.items()}
+            return {name: _bytes(rows) if name.endswith("_bytes") else rows for name, rows in outputs.items()}
 
         return call
 
-    def status(self, spec: Spec) -> Call:
+    def status(self, spec: Spec) -> Call[dict[int, str]]:
         def call(seconds: float) -> dict[int, str]:
-            found = self._asked("GET", self._path(spec, ""), None, seconds)["model_version_status"]
+            found = self._asked("GET", self._path(spec, ""), None, seconds, "model_version_status")
             return {int(each["version"]): each["state"] for each in found}
 
         return call
 
-    def signatures(self, spec: Spec) -> Call:
-        def typed(info: Any) -> str:
+    def signatures(self, spec: Spec) -> Call[dict[str, Signature]]:
+        def typed(info: JsonMap) -> str:
             axes = [int(each["size"]) for each in info["tensor_shape"].get("dim", ())]
             unknown = info["tensor_shape"].get("unknown_rank")
             return f"{info['dtype']} {'?' if unknown else axes}"
 
-        def call(seconds: float) -> dict[str, Any]:
-            found = self._asked("GET", self._path(spec, "/metadata"), None, seconds)["metadata"]
+        def call(seconds: float) -> dict[str, Signature]:
+            found = self._asked("GET", self._path(spec, "/metadata"), None, seconds, "metadata")
             return {
                 name: {
                     way: {key: typed(info) for key, info in sorted(each[way].items())} for way in ("inputs", "outputs")
@@ -88,11 +97,11 @@ class Rest:
 
         return call
 
-    def _asked(self, method: str, path: str, body: bytes | None, seconds: float) -> Any:
-        """The json of an answer.
+    def _asked(self, method: str, path: str, body: bytes | None, seconds: float, key: str) -> Any:
+        """What the json of an answer holds under a key.
 
         Raises:
-            CallError: any status but 200, no answer, or one that is no json.
+            CallError: any status but 200, no answer, or one that holds no such thing.
         """
         try:
             status, after, data = self._exchange(method, path, body, time.monotonic() + seconds)
@@ -105,11 +114,10 @@ class Rest:
         except (OSError, http.client.HTTPException) as error:
             said = str(error) or type(error).__name__
             raise Again("UNAVAILABLE", f"cannot reach {self.where.netloc}: {said}") from error
-        try:
-            found = json.loads(data)
-            line = found["error"] if status != 200 else ""
-        except (ValueError, KeyError, TypeError):
-            found, line = None, f"{self.where.netloc} answers {status}, and not as TF Serving does: {data[:80]!r}"
+        found, line = None, f"{self.where.netloc} answers {status}, and not as TF Serving does: {data[:80]!r}"
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            content = json.loads(data)
+            found, line = (content[key], line) if status == 200 else (None, content["error"])
         if status in AGAIN:
             raise Again(AGAIN[status], line, after)
         if status != 200 or found is None:
@@ -124,7 +132,8 @@ class Rest:
             connection.timeout = _left(end)
             if connection.sock is None:
                 connection.connect()
-            link: Any = connection.sock  # an answer that ends the connection takes it from there
+            link = connection.sock  # an answer that ends the connection takes it from there
+            assert link is not None
             link.settimeout(_left(end))
             connection.request(method, path, body, self.headers)
             response = connection.getresponse()
@@ -160,12 +169,12 @@ def _left(end: float) -> float:
     return seconds
 
 
-def _jsonable(value: object) -> Any:
+def _jsonable(value: object) -> object:
     """Lists as json holds them: bytes in base64."""
     if isinstance(value, list | tuple):
         return [_jsonable(each) for each in value]
     return {"b64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
 
 
-def _bytes(value: Any) -> Any:
-    return [_bytes(each) for each in value] if isinstance(value, list) else base64.b64decode(value["b64"])
+def _bytes(values: list) -> list:
+    return [_bytes(each) if isinstance(each, list) else base64.b64decode(each["b64"]) for each in values]

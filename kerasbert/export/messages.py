@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory, wrappers_pb2
 
+Message = Any  # one of MESSAGES, or a part of it: its fields are declared while we run, where no checker sees them
 PACKAGE = "tensorflow.serving"
 # message -> field -> (number, type); `[]T` is repeated, `{}T` a map of strings to T
 MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
@@ -99,7 +100,7 @@ ELEMENTS = 1 << 20  # most of a tensor whose message gives one value for many: a
 
 
 @functools.cache
-def _pool() -> Any:
+def _pool() -> descriptor_pool.DescriptorPool:
     pool = descriptor_pool.DescriptorPool()
     for module in (any_pb2, wrappers_pb2):
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
@@ -118,7 +119,7 @@ def _pool() -> Any:
     return pool
 
 
-def _declare(message: Any, field: str, number: int, kind: str) -> None:
+def _declare(message: descriptor_pb2.DescriptorProto, field: str, number: int, kind: str) -> None:
     """Add a field to the descriptor of a message."""
     proto = descriptor_pb2.FieldDescriptorProto
     made = message.field.add(name=field, number=number, label=proto.LABEL_OPTIONAL)
@@ -141,7 +142,7 @@ def _declare(message: Any, field: str, number: int, kind: str) -> None:
 
 
 @functools.cache
-def message(name: str) -> Any:
+def message(name: str) -> type[Message]:
     r"""The class of a message.
 
     >>> message("ModelSpec")(name="author").SerializeToString()
@@ -150,7 +151,7 @@ def message(name: str) -> Any:
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 
-def array(tensor: Any) -> np.ndarray:
+def array(tensor: Message) -> np.ndarray:
     """The array in a message of a tensor; strings are bytes in an array of objects.
 
     Raises:
@@ -174,7 +175,7 @@ def array(tensor: Any) -> np.ndarray:
     return values.reshape(shape)
 
 
-def fill(tensor: Any, values: np.ndarray) -> None:
+def fill(tensor: Message, values: np.ndarray) -> None:
     """Put an array into a message of a tensor.
 
     >>> tensor = message("Tensor")()
@@ -198,7 +199,7 @@ def bytes_array(values: Sequence[bytes]) -> np.ndarray:
     return found
 
 
-def serialized(given: Any) -> np.ndarray:
+def serialized(given: Message) -> np.ndarray:
     """The tf.Examples of an Input, serialized [B]: fields of its context before those of each, which win."""
     many = given.example_list_with_context
     return bytes_array([*given.example_list.examples, *(many.context + each for each in many.examples)])

@@ -73,7 +73,7 @@ def answering(status, data, after=0.0):
 )
 def test_statuses_of_http_are_codes(status, code):
     with pytest.raises(CallError, match="said") as error:
-        answering(status, b'{"error": "said"}')._asked("GET", "/", None, 1)
+        answering(status, b'{"error": "said"}')._asked("GET", "/", None, 1, "outputs")
     assert error.value.code == code
     assert not isinstance(error.value, Again)
 
@@ -81,14 +81,16 @@ def test_statuses_of_http_are_codes(status, code):
 @pytest.mark.parametrize("status", client_rest.AGAIN)
 def test_statuses_of_calls_that_did_not_begin(status):
     with pytest.raises(Again) as error:
-        answering(status, b"<html>", 2.5)._asked("GET", "/", None, 1)
+        answering(status, b"<html>", 2.5)._asked("GET", "/", None, 1, "outputs")
     assert (error.value.code, error.value.after) == (client_rest.AGAIN[status], 2.5)
 
 
-@pytest.mark.parametrize("data", [b"", b"<html>", b"\xff", b"null"])
-def test_an_answer_that_is_no_json(data):
-    with pytest.raises(CallError) as error:
-        answering(200, data)._asked("GET", "/", None, 1)
+@pytest.mark.parametrize(
+    "data", [b"", b"<html>", b"\xff", b"null", b"[1]", b"1", b'{"other": 1}', b'{"outputs": null}']
+)
+def test_an_answer_that_is_none_of_tf_serving(data):
+    with pytest.raises(CallError, match="answers 200, and not as TF Serving does") as error:
+        answering(200, data)._asked("GET", "/", None, 1, "outputs")
     assert error.value.code == "INTERNAL"
 
 
