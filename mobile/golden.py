@@ -12,7 +12,6 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -66,7 +65,7 @@ TRAPS = (
 """Texts that tokenizers are known to read differently."""
 
 
-def texts(runner: Runner, own: Sequence[object] = ()) -> Iterator[Any]:
+def texts(runner: Runner, own: Sequence[object] = ()) -> Iterator[object]:
     """Inputs of the file's kind: the traps, two that fill each bucket, one that is too long, and the task's own.
 
     Args:
@@ -79,10 +78,10 @@ def texts(runner: Runner, own: Sequence[object] = ()) -> Iterator[Any]:
     yield from own[:OWN]
 
 
-def filling(runner: Runner) -> Iterator[Any]:
+def filling(runner: Runner) -> Iterator[object]:
     """Inputs of the vocabulary's words that fill each bucket, and one that is longer than the longest."""
     pair, example = runner.bundle.pair or len(runner.bundle.parts) > 1, runner.kind.example
-    words = " ".join(samples.generated(runner.tokenizer, 100)).split()
+    words = " ".join(map(str, samples.generated(runner.tokenizer, 100))).split()
     first = words[0] if pair else None
     lengths = [1, *runner.lengths]
     for before, length in itertools.pairwise(lengths):
@@ -192,7 +191,7 @@ def verify(runner: Runner, path: str | os.PathLike, tolerance: float | None = No
     return len(cases), ""
 
 
-def difference(expected: Any, received: object, tolerance: float, where: str) -> str:
+def difference(expected: object, received: object, tolerance: float, where: str) -> str:
     """What differs first of two json values, and where; empty where they are the same but for floats within a tolerance.
 
     >>> difference({"a": [1, 0.5]}, {"a": [1, 0.7]}, 0.1, "answer")
@@ -238,7 +237,7 @@ def _input(text: object) -> object:
     return tuple(_input(part) for part in text) if isinstance(text, list) else text
 
 
-def _parsed(path: str | os.PathLike, number: int, row: str, names: Sequence[str]) -> dict[str, Any]:
+def _parsed(path: str | os.PathLike, number: int, row: str, names: Sequence[str]) -> Json:
     try:
         found = json.loads(row)
     except (ValueError, RecursionError) as error:

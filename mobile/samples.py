@@ -2,7 +2,11 @@
 
 import os
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
+
 
 if TYPE_CHECKING:  # a launch on a phone does without
     from kerasbert.answers.base import Kind
@@ -11,7 +15,10 @@ if TYPE_CHECKING:  # a launch on a phone does without
     from kerasbert.tasks.base import Task
 
 
-def read(path: str | os.PathLike, task: "Task | None" = None, pair: bool = False) -> list[Any]:
+Sample = str | tuple[str | tuple[str, ...], ...]  # an input: a text, or its parts, of which one may be a list of texts
+
+
+def read(path: str | os.PathLike, task: "Task | None" = None, pair: bool = False) -> list[Sample]:
     """The texts of a file of any format: what a model of the task is asked, or without a task its lines or columns.
 
     Args:
@@ -27,7 +34,7 @@ def read(path: str | os.PathLike, task: "Task | None" = None, pair: bool = False
     return answerable(task, inputs_of(task, path))
 
 
-def corpus(path: str | os.PathLike, task: "Task | None" = None) -> list[Any]:
+def corpus(path: str | os.PathLike, task: "Task | None" = None) -> list[Sample]:
     """The texts of a file for their words alone: each line, or of a table the columns of the task, else `text`."""
     from kerasbert.data import texts
 
@@ -35,6 +42,13 @@ def corpus(path: str | os.PathLike, task: "Task | None" = None) -> list[Any]:
     if task is None or opened.kind == "text":
         return opened.texts()
     return texts.read(path, task.parts, default=texts.TEXT, lists=task.answer_kind.lists)
+
+
+def columns(bundle: "Bundle") -> tuple[str, ...]:
+    """Names of the columns that hold the parts of an input of an exported model."""
+    from kerasbert.data import texts
+
+    return bundle.parts or bundle.columns or (texts.PAIR if bundle.pair else texts.TEXT)
 
 
 def opened(path: str | os.PathLike, bundle: "Bundle", kind: "Kind", *named: str | None) -> "Texts":
@@ -46,14 +60,16 @@ def opened(path: str | os.PathLike, bundle: "Bundle", kind: "Kind", *named: str 
     from kerasbert.data import texts
     from kerasbert.tasks.answer_tables import line_of
 
-    own = bundle.parts or bundle.columns or (texts.PAIR if bundle.pair else texts.TEXT)
+    own = columns(bundle)
     texts.check_second((*named, None, None)[1], own)
-    columns = [chosen or name for chosen, name in zip((*named, *[None] * len(own)), own)]
+    chosen = [other or name for other, name in zip((*named, *[None] * len(own)), own)]
     default = texts.TEXT if kind.annotated and not any(named) else ()  # texts are answered as well as words
-    return texts.opened(path, columns, default=default, lists=kind.lists, line=line_of(kind, columns))
+    return texts.opened(path, chosen, default=default, lists=kind.lists, line=line_of(kind, chosen))
 
 
-def generated(tokenizer: Any, count: int, pair: bool = False, seed: int = 1, longest: int | None = None) -> list:
+def generated(
+    tokenizer: "Tokenizer", count: int, pair: bool = False, seed: int = 1, longest: int | None = None
+) -> list[Sample]:
     """Texts (or pairs) of 1 to 40 random pieces of the vocabulary; the same ones every time.
 
     Args:
@@ -69,6 +85,6 @@ def generated(tokenizer: Any, count: int, pair: bool = False, seed: int = 1, lon
 
     made = [(text(), text()) if pair else (text(),) for _ in range(count)]
     for parts in made:
-        while longest and any(parts) and len(tokenizer.pack(*map(" ".join, parts))[0]) > longest:
+        while longest and any(parts) and len(tokenizer.pack(*map(" ".join, parts), length=None)[0]) > longest:
             max(parts, key=len).pop()
     return [tuple(map(" ".join, parts)) if pair else " ".join(parts[0]) for parts in made]

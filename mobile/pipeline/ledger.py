@@ -12,23 +12,26 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kerasbert import checkpoints, registry, report
+from kerasbert.answers.base import Outputs
 from kerasbert.errors import InputError
+from kerasbert.export import bundle
 from kerasbert.quickstart import measure as processes
 from kerasbert.storage import files
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, encode_texts
 from kerasbert.tasks.load import load, task_of
 from kerasbert.tasks.task import Rows, Task
 from kerasbert.training.splits import measured
-from .. import mediapipe
+from .. import mediapipe, samples
 from ..model_and_texts import sources
 from ..runtime import load as load_runtime
+from ..samples import Sample
 from ..tflite import repack
 
 if TYPE_CHECKING:
@@ -101,7 +104,7 @@ def show(rows: Sequence[Mapping[str, object]]) -> str:
     return report.table(*_cells(rows))
 
 
-def write(rows: Sequence[Mapping[str, Any]], folder: str | os.PathLike) -> Path:
+def write(rows: Sequence[JsonMap], folder: str | os.PathLike) -> Path:
     """ledger.json, ledger.txt and ledger.html (the table, and the metric over size and over time) in a folder.
 
     Returns:
@@ -120,7 +123,7 @@ def write(rows: Sequence[Mapping[str, Any]], folder: str | os.PathLike) -> Path:
     return page
 
 
-def _cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+def _cells(rows: Sequence[JsonMap]) -> tuple[list[str], list[list[str]]]:
     metric = list(rows[0])[1]
     header = ["artefact", metric, "parameters", "not zero", "MB", "gzip MB", "p50 ms", "p90 ms", "peak MB"]
     return header, [
@@ -139,7 +142,7 @@ def _cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]
     ]
 
 
-def _answers(path: Path, task: Task, rows: Rows) -> tuple[Any, Encoded, Any]:
+def _answers(path: Path, task: Task, rows: Rows) -> tuple[Outputs, Encoded, Json]:
     """What a .tflite says, as the metrics take it, the rows that it says it of, and its options."""
     runner, how = load_runtime(path, cache=False), task.how
     if runner.kind.name == how.answers.name:
@@ -152,7 +155,7 @@ def _answers(path: Path, task: Task, rows: Rows) -> tuple[Any, Encoded, Any]:
     return how.from_exported(runner.outputs(_asked(task, rows))), encoded, dict(how.options)
 
 
-def _asked(task: Task, rows: Rows) -> Sequence[Any]:
+def _asked(task: Task, rows: Rows) -> Sequence[Sample]:
     """The rows' texts, without targets that are texts themselves."""
     return rows.texts if task.how.answers.reader == "answer" else sources(task, rows.texts)
 
@@ -180,17 +183,14 @@ def _counted(tensors: Iterable[np.ndarray]) -> tuple[int, int]:
     return sum(size for size, _ in found), sum(kept for _, kept in found)
 
 
-def _times(path: Path, texts: Sequence[object]) -> Json:
+def _times(path: Path, texts: Sequence[Sample]) -> Json:
     """What `kerasbert-mobile benchmark` says in a process of its own; a .tflite's cannot import TensorFlow."""
-
-    def line(text: Any) -> str:
-        return "\t".join(" ".join(part.split()) for part in ((text,) if isinstance(text, str) else text))
-
+    columns = find_task(path).asked if path.is_dir() else samples.columns(bundle.read(path))
+    rows = (dict(zip(columns, (text,) if isinstance(text, str) else text)) for text in texts[:TIMED])
     with tempfile.TemporaryDirectory() as folder:
-        sample = Path(folder) / "texts.txt"
-        sample.write_text("\n".join(map(line, texts[:TIMED])) + "\n", encoding="utf-8")
-        pair = () if isinstance(texts[0], str) else ("--pair",)
+        sample = Path(folder) / "texts.jsonl"
+        sample.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         plugins = (part for file in registry.plugin_files() for part in ("--plugin", file))
         plain = () if path.is_dir() else ("--no-cache",)  # of a .tflite
-        arguments = ("--texts", sample, "--rounds", 2, "--json", *plain, *pair, *plugins)
+        arguments = ("--texts", sample, "--rounds", 2, "--json", *plain, *plugins)
         return json.loads(processes.mobile("benchmark", path, *arguments, tensorflow=path.is_dir()))

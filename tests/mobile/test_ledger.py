@@ -30,6 +30,40 @@ def file(int8_buckets):
     return int8_buckets[0]
 
 
+INPUTS = {
+    "classification": " a  b\n",
+    "glue/mrpc": ("a b", "c"),
+    "ner": (("EU", "rejects"),),
+    "choice": ("a b", ("c d", "e")),
+    "squad": ("who?", "a captain"),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("exported", [False, True])
+def test_the_inputs_of_every_kind_are_timed(ledger, tmp_path, monkeypatch, name, exported):
+    """Words of a tagger and choices are lists within an input: the process that is timed reads what the metric is of."""
+    from kerasbert.export.bundle import Bundle
+    from kerasbert.mobile import samples
+    from kerasbert.mobile.model_and_texts import columns_of
+    from kerasbert.tasks.task import find_task
+
+    task, timed = find_task(name), []
+    kind, path = task.answer_kind, tmp_path / "model.tflite" if exported else tmp_path
+    names = {"parts": task.asked} if kind.named else {"columns": columns_of(task)}
+    bundle = Bundle(task.kind, {}, (), (), pair=task.pair, **names)
+    monkeypatch.setattr(ledger, "find_task", lambda path: task)
+    monkeypatch.setattr(ledger.bundle, "read", lambda path: bundle)
+
+    def benchmark(command, artefact, _, file, *options, **how):
+        timed.extend(samples.opened(file, bundle, kind).texts() if exported else samples.read(file, task))
+        return "{}"
+
+    monkeypatch.setattr(ledger.processes, "mobile", benchmark)
+    ledger._times(path, [INPUTS[name]])
+    assert timed == [INPUTS[name]]
+
+
 @pytest.mark.slow
 def test_rows_of_a_directory_and_of_a_file(ledger, run, file, dev):
     import kerasbert as kb
