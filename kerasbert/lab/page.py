@@ -1,14 +1,13 @@
 """The page of an experiment: claim, figures with intervals, verdict. The same numbers give the same bytes."""
 
 import html
-from collections.abc import Mapping
-from typing import Any
 
 from kerasbert import report, run_report
 from kerasbert.run_report import pictures
+from kerasbert.storage.json_view import JsonMap
 
 
-def arm_rows(found: Mapping[str, Any]) -> list[list[str]]:
+def arm_rows(found: JsonMap) -> list[list[str]]:
     """A row for each arm: name, mean, 95% interval, parameters, every seed's figure."""
     rows = []
     for arm in found["arms"]:
@@ -19,7 +18,7 @@ def arm_rows(found: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def compared_rows(found: Mapping[str, Any]) -> list[list[str]]:
+def compared_rows(found: JsonMap) -> list[list[str]]:
     """A row for each comparison: what, mean, how many seeds lie on the claim's side, interval at its level, verdict."""
     return [
         [
@@ -38,14 +37,14 @@ ARMS = ("arm", "mean", "95% interval", "parameters", "by seed")
 COMPARED = ("comparison", "mean", "seeds", "interval", "level", "verdict")
 
 
-def text(found: Mapping[str, Any]) -> str:
+def text(found: JsonMap) -> str:
     """What the command prints."""
     lines = [f"{found['title']}: {found['claim']}", f"({found['source']})", "", found["figure"]["told"]]
     lines += [report.table(ARMS, arm_rows(found)), "", report.table(COMPARED, compared_rows(found))]
     return "\n".join([*lines, "", f"verdict: {found['verdict']}", f"it would need: {found['needs']}"])
 
 
-def page(found: Mapping[str, Any]) -> str:
+def page(found: JsonMap) -> str:
     """The whole document."""
     better = "More" if found["figure"]["higher"] else "Less"
     lost = [error for arm in found["arms"] for error in arm["errors"]]
@@ -74,7 +73,7 @@ def page(found: Mapping[str, Any]) -> str:
     return report.page(f"The lab: {found['title']}", [part for part in parts if part], run_report.STYLE)
 
 
-def _drawn(found: Mapping[str, Any]) -> list[str]:
+def _drawn(found: JsonMap) -> list[str]:
     """The arms with a mean, and what one sees."""
     arms = [arm for arm in found["arms"] if "mean" in arm]
     if not arms:

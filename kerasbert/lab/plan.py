@@ -7,7 +7,6 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.data.processes import available
@@ -16,6 +15,7 @@ from kerasbert.errors import InputError
 from kerasbert.lab import recipes, twin
 from kerasbert.lab.recipes import Experiment
 from kerasbert.storage import files, places
+from kerasbert.storage.json_view import Json
 
 FORMAT = 1
 MARKER, LINES, TEXT = "lab.json", "results.jsonl", "text.txt"
@@ -189,7 +189,7 @@ def _latin(documents: Sequence[str]) -> float:
     return sum(number for character, number in every.items() if twin.NORMAL[character] in LETTERS) / sum(every.values())
 
 
-def _begun(path: Path, said: dict[str, Any], experiment: Experiment, out: str) -> float:
+def _begun(path: Path, said: Json, experiment: Experiment, out: str) -> float:
     """The factor that a folder was begun with.
 
     Raises:
@@ -211,7 +211,7 @@ def _begun(path: Path, said: dict[str, Any], experiment: Experiment, out: str) -
     return factor
 
 
-def finished(folder: Path) -> list[dict[str, Any]]:
+def finished(folder: Path) -> list[Json]:
     """The lines of results.jsonl; one that a kill cut off is passed over.
 
     Raises:

@@ -16,9 +16,9 @@ import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any
 
 from kerasbert.errors import InputError, unknown
+from kerasbert.storage.json_view import Json, JsonMap
 
 STEPS = ("data", "pretrain", "finetune", "distill", "test")
 SEEDS = 5  # by default, and those of `minutes`
@@ -46,13 +46,13 @@ class Experiment:
     claim: str
     source: str
     minutes: float
-    figure: Mapping[str, Any]
-    arms: Mapping[str, Mapping[str, Any]]
-    compare: Sequence[Mapping[str, Any]]
+    figure: JsonMap
+    arms: Mapping[str, JsonMap]
+    compare: Sequence[JsonMap]
     needs: str
     note: str = ""
 
-    def scaled(self, factor: float) -> dict[str, dict[str, Any]]:
+    def scaled(self, factor: float) -> dict[str, Json]:
         """The arms with their updates times a factor, one at least; a single update (no training) stays."""
         arms = copy.deepcopy({name: dict(arm) for name, arm in self.arms.items()})
         for arm in arms.values():
@@ -105,7 +105,7 @@ def read(name: str, text: str) -> Experiment:
     return found
 
 
-def merged(base: Any, changes: Any) -> Any:
+def merged(base: object, changes: object) -> object:
     """Settings with changes over them; what is null in the changes is left out.
 
     >>> merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 4}, "d": None})

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from kerasbert import children
 from kerasbert.data.processes import available
@@ -16,7 +15,7 @@ from kerasbert.lab import page, results
 from kerasbert.lab.plan import LINES, MARKER, TEXT, Plan, finished
 from kerasbert.progress import duration
 from kerasbert.storage import files
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 
 WORK = "import sys; from kerasbert.cli.parser import failure; from kerasbert.lab.work import main\n"
 WORK += "try: main(*sys.argv[1:])\n"
@@ -38,7 +37,7 @@ def run(plan: Plan) -> Json:
             return _run(plan)
 
 
-def _run(plan: Plan) -> dict[str, Any]:
+def _run(plan: Plan) -> Json:
     """`run`, alone in its folder."""
     for line in plan.told():
         print(line, file=sys.stderr, flush=True)
@@ -66,7 +65,7 @@ def _todo(plan: Plan, lines: Sequence[Mapping[str, object]]) -> Iterator[tuple[i
             yield seed, {"arms": missing, "group": arms[0], "figure": dict(plan.experiment.figure)}
 
 
-def _all(plan: Plan, todo: Sequence[tuple[int, Json]], lines: list[dict[str, Any]]) -> None:
+def _all(plan: Plan, todo: Sequence[tuple[int, Json]], lines: list[Json]) -> None:
     """Run processes side by side; every finished line is kept at once."""
     lock, began, total = threading.Lock(), time.monotonic(), len(plan.experiment.arms) * plan.seeds
     before = len(lines)
@@ -97,7 +96,7 @@ def _all(plan: Plan, todo: Sequence[tuple[int, Json]], lines: list[dict[str, Any
 def _process(
     plan: Plan,
     seed: str,
-    asked: Mapping[str, Any],
+    asked: JsonMap,
     threads: int,
     running: list[subprocess.Popen] | None = None,
     stopped: threading.Event | None = None,

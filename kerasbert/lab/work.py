@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import keras
 
@@ -20,7 +19,7 @@ from kerasbert.lab import plan as plans
 from kerasbert.lab import twin
 from kerasbert.quickstart import books, measure, samples
 from kerasbert.storage import files
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.text.train import train_wordpiece
 
 VOCABULARY = 4000
@@ -40,7 +39,7 @@ def main(folder: str, seed: str, names: str, text: str) -> None:
         print(json.dumps(run(place, name, arms[name], int(seed), figure)), flush=True)
 
 
-def prepare(folder: Path, arms: Mapping[str, Mapping[str, Any]], text: str | None) -> None:
+def prepare(folder: Path, arms: Mapping[str, JsonMap], text: str | None) -> None:
     """Write data/, twins/, tokenizer/ and records/; what is there already is left."""
     if not (folder / "data").exists():
         with files.new_directory(folder / "data", inside=True) as new:
@@ -104,14 +103,14 @@ def _write_reversed(folder: Path) -> None:
         files.write_atomic(folder / f"{name}.tsv", f"source\ttarget\n{rows}")
 
 
-def run(folder: Path, name: str, arm: Mapping[str, Any], seed: int, asked: Mapping[str, Any]) -> Json:
+def run(folder: Path, name: str, arm: JsonMap, seed: int, asked: JsonMap) -> Json:
     """An arm of a seed -> its line of results.jsonl.
 
     Args:
         asked: {"arms": those of the process, "figure": of the recipe}.
     """
     clock = time.monotonic()
-    found: dict[str, Any] = {"arm": name, "seed": seed}
+    found: Json = {"arm": name, "seed": seed}
     arms = json.loads((folder / plans.MARKER).read_text("utf-8"))["arms"]
     place, figure = runs(folder, asked["group"], seed), asked["figure"]
     try:
@@ -129,12 +128,12 @@ def run(folder: Path, name: str, arm: Mapping[str, Any], seed: int, asked: Mappi
     return found | {"seconds": round(time.monotonic() - clock, 1)}
 
 
-def _pretrain(place: Path, out: Path, arm: Mapping[str, Any], seed: int) -> None:
+def _pretrain(place: Path, out: Path, arm: JsonMap, seed: int) -> None:
     settings = {"log_every": 50, "save_every": 0, "quiet": True} | arm["pretrain"]
     kerasbert.pretrain(settings.pop("model"), place, out=out, seed=seed, **settings)
 
 
-def _begin(folder: Path, out: Path, settings: Mapping[str, Any], seed: int) -> None:
+def _begin(folder: Path, out: Path, settings: JsonMap, seed: int) -> None:
     """New weights, which no text has trained."""
     tokenizer = kerasbert.load_tokenizer(folder / "tokenizer")
     keras.utils.set_random_seed(seed)
@@ -148,7 +147,7 @@ def _parameters(run: Path) -> int:
     return int(getattr(model, "encoder", model).count_params())
 
 
-def _figure(folder: Path, run: Path, arm: Mapping[str, Any], figure: Mapping[str, Any]) -> float:
+def _figure(folder: Path, run: Path, arm: JsonMap, figure: JsonMap) -> float:
     """The reported figure: a metric on test rows, or the last one that the pretraining logged."""
     if figure["of"] == "pretrain":
         return float(report.curves(run)[figure["name"]][-1][1])
@@ -162,7 +161,7 @@ def rows_of(folder: Path, test: Mapping[str, str]) -> Path:
     return folder / "twins" / test["twin"] / rows.name if "twin" in test else rows
 
 
-def _finetuned(folder: Path, place: Path, name: str, arm: Mapping[str, Any], seed: int) -> list[Path]:
+def _finetuned(folder: Path, place: Path, name: str, arm: JsonMap, seed: int) -> list[Path]:
     """Directories of the fine-tuned model and, of an arm that distils, its student."""
     settings = {"quiet": True, "seed": seed} | arm["finetune"]
     task, data = settings.pop("task"), folder / "data" / settings.pop("data")

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import keras
 
 
-def look(model: Any, word: str, sentences: Sequence[str], around: bool = False) -> Json:
+def look(model: "str | os.PathLike | keras.Model", word: str, sentences: Sequence[str], around: bool = False) -> Json:
     """All numbers of the pictures, as json has them.
 
     Args:
@@ -42,13 +42,13 @@ def look(model: Any, word: str, sentences: Sequence[str], around: bool = False) 
     given, model = model, predict.as_model(model)
     found = read(model, word, tuple(sentences))
     sentences = [each.sentence for each in found]
+    encoder = model.encoder if hasattr(model, "encoder") else model
     about = {
         "word": word,
         "sentences": sentences,
-        "family": registry.family_of(getattr(model, "encoder", model)).name,
+        "family": registry.family_of(encoder).name,
     }
     about |= {"layers": _layers(found), "blocks": _blocks(found), "attention": _attention(found)}
-    encoder = getattr(model, "encoder", model)
     ids = [found[0].ids[place] for place in found[0].word]
     directory = given if isinstance(given, str | os.PathLike) else None
     about |= {"masked": masked(model, sentences, directory), "table": table(encoder, ids)}
@@ -56,7 +56,7 @@ def look(model: Any, word: str, sentences: Sequence[str], around: bool = False) 
     return about | ({"surface": surface(os.fspath(given), model)} if around else {})
 
 
-def write(model: "keras.Model", about: dict[str, Any], out: str | os.PathLike) -> Path:
+def write(model: "keras.Model", about: Json, out: str | os.PathLike) -> Path:
     """The page of what `look` found; an earlier page of ours is replaced.
 
     Args:
@@ -77,7 +77,7 @@ def write(model: "keras.Model", about: dict[str, Any], out: str | os.PathLike) -
     return path
 
 
-def _layers(found: list[Read]) -> list[dict[str, Any]]:
+def _layers(found: list[Read]) -> list[Json]:
     vectors = np.stack([each.hidden[:, list(each.word)].mean(1) for each in found], 1)  # [L + 1, n, H]
     layers = []
     for number, layer in enumerate(vectors):
@@ -97,7 +97,7 @@ def _blocks(found: list[Read]) -> list[Json]:
     ]
 
 
-def _attention(found: list[Read]) -> dict[str, Any] | None:
+def _attention(found: list[Read]) -> Json | None:
     weights = [each.attention for each in found if each.attention is not None]
     if not weights:
         return None

@@ -4,7 +4,6 @@ import contextlib
 import math
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -12,15 +11,14 @@ import numpy as np
 from kerasbert.answers.tokens import POSITIONS, spelled
 from kerasbert.errors import InputError
 from kerasbert.look.reading import begin_of
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import load, predict
 from kerasbert.tasks.tokens import TASK, Tokens
 
 ROWS = 32  # masked copies of a sentence at once: the numbers of a batch are [B, V]
 
 
-def masked(
-    model: keras.Model, sentences: Sequence[str], directory: str | os.PathLike | None = None
-) -> dict[str, Any] | None:
+def masked(model: keras.Model, sentences: Sequence[str], directory: str | os.PathLike | None = None) -> Json | None:
     """The log-probability of each token where it alone is masked; None of a model without a head for them.
 
     Args:
@@ -54,7 +52,7 @@ def _fills(model: keras.Model) -> bool:
     return isinstance(getattr(getattr(model, "task", None), "how", None), Tokens)
 
 
-def _of(model: keras.Model, batch: dict[str, np.ndarray], ids: np.ndarray, places: np.ndarray) -> list[dict[str, Any]]:
+def _of(model: keras.Model, batch: dict[str, np.ndarray], ids: np.ndarray, places: np.ndarray) -> list[Json]:
     import tensorflow as tf
 
     tokenizer, found = model.tokenizer, []

@@ -1,21 +1,21 @@
 """The pictures of `kerasbert look` as parts of a page, each with two sentences that say what one sees."""
 
 import html
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from kerasbert.look.numbers import PATTERNS
 from kerasbert.report import html_table
 from kerasbert.run_report import pictures
+from kerasbert.storage.json_view import JsonMap
 
 GIVEN: dict[str, str] = dict(zip(PATTERNS, ("the token before", "the token behind", "separators", "the token itself")))
 SIDE, EDGE = 320, 24  # pixels of a picture of squares, and of the numbers beside it
 LINES = 24  # tokens of the sentence over which a head is drawn
 
 
-def words(about: Mapping[str, Any]) -> list[str]:
+def words(about: JsonMap) -> list[str]:
     """The word in its sentences: cosines and map of the first, the middle and the last layer."""
     layers, count = about["layers"], len(about["sentences"])
     listed = "".join(f"<li>{html.escape(each)}</li>" for each in about["sentences"])
@@ -40,7 +40,7 @@ def words(about: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def blocks(about: Mapping[str, Any]) -> list[str]:
+def blocks(about: JsonMap) -> list[str]:
     """How far each block moves a token."""
     rows = about["blocks"]
     distance = {"L2 distance": [(row["block"], row["distance"]) for row in rows]}
@@ -57,7 +57,7 @@ def blocks(about: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def mix(about: Mapping[str, Any]) -> list[str]:
+def mix(about: JsonMap) -> list[str]:
     """Which layers a task reads, of one that has learnt that."""
     found = about["mix"]
     if found is None:
@@ -75,7 +75,7 @@ def mix(about: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def attention(about: Mapping[str, Any]) -> list[str]:
+def attention(about: JsonMap) -> list[str]:
     """Heads by pattern, their entropy, and the one that is surest of where it reads."""
     found = about["attention"]
     if found is None:
@@ -112,7 +112,7 @@ def attention(about: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def masked(about: Mapping[str, Any]) -> list[str]:
+def masked(about: JsonMap) -> list[str]:
     """How sure the model is of each token of the sentences."""
     found = about["masked"]
     if found is None:
@@ -136,7 +136,7 @@ def masked(about: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _sureness(token: Mapping[str, Any]) -> str:
+def _sureness(token: JsonMap) -> str:
     """A token, darker the less it was expected, up to 8 nats."""
     shade = min(1.0, -token["log_probability"] / 8) * 0.35
     probability = f"{np.exp(token['log_probability']):.2f}"
@@ -144,7 +144,7 @@ def _sureness(token: Mapping[str, Any]) -> str:
     return f"<span {style}>{html.escape(token['piece'])} <small>{probability}</small></span>"
 
 
-def table(about: Mapping[str, Any]) -> list[str]:
+def table(about: JsonMap) -> list[str]:
     """The token table: near tokens, lengths along the vocabulary, how narrow the cone of its vectors is."""
     found = about["table"]
     if found is None:
@@ -168,7 +168,7 @@ def table(about: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def surface(about: Mapping[str, Any]) -> list[str]:
+def surface(about: JsonMap) -> list[str]:
     """The loss around the weights, where it was measured."""
     found = about.get("surface")
     if found is None:
@@ -210,7 +210,7 @@ def said(text: str) -> str:
     return f"<p>{html.escape(text)}</p>"
 
 
-def squares(values: np.ndarray, told: str, name: Any, ends: tuple[float, float]) -> str:
+def squares(values: np.ndarray, told: str, name: Callable[[int], str], ends: tuple[float, float]) -> str:
     """A matrix of coloured squares, with the numbers of its rows and columns from 1; `ends` are white and dark."""
     rows, columns = values.shape
     cell = min(28, SIDE // max(columns, 1), SIDE // max(rows, 1))
@@ -257,14 +257,14 @@ def _heads(values: np.ndarray, name: str, most: float) -> str:
     return squares(values, told, str, (0.0, most))
 
 
-def _strongest(shares: Mapping[str, Any]) -> tuple[str, tuple[int, int, float]]:
+def _strongest(shares: JsonMap) -> tuple[str, tuple[int, int, float]]:
     name = max(shares, key=lambda each: np.max(shares[each]))
     values = np.array(shares[name])
     layer, head = np.unravel_index(values.argmax(), values.shape)
     return name, (int(layer) + 1, int(head) + 1, float(values.max()))
 
 
-def _over(drawn: Mapping[str, Any]) -> str:
+def _over(drawn: JsonMap) -> str:
     """A head over a sentence: lines from the tokens that read to those that are read."""
     pieces, weights = drawn["pieces"][:LINES], np.array(drawn["weights"])[:LINES, :LINES]
     parts = []

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.explain import attention_of
 
 if TYPE_CHECKING:
+    import keras
+
     from kerasbert.layers.encoder import SpecModel
     from kerasbert.text.base import Tokenizer
 
@@ -37,7 +39,7 @@ class Read:
     sentence: str
 
 
-def read(model: Any, word: str, sentences: tuple[str, ...]) -> list[Read]:
+def read(model: "keras.Model", word: str, sentences: tuple[str, ...]) -> list[Read]:
     """Each sentence by itself; of those in which the word's tokens are not found it is said that they are left out.
 
     Args:
@@ -46,7 +48,7 @@ def read(model: Any, word: str, sentences: tuple[str, ...]) -> list[Read]:
     Raises:
         InputError: two stacks, layers that are not of one shape, too few sentences in which the word's tokens are found.
     """
-    encoder = getattr(model, "encoder", model)
+    encoder = model.encoder if hasattr(model, "encoder") else model
     family = registry.family_of(encoder)
     if not family.one_stack:
         raise InputError(f"{family.name} has two stacks: kerasbert look reads encoders and decoders")

@@ -1,17 +1,22 @@
 """The token table of a model: what lies near a word, how long the vectors of frequent tokens are, how narrow the cone is."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kerasbert.layers import naming
 from kerasbert.look import numbers
+from kerasbert.storage.json_view import Json
+
+if TYPE_CHECKING:
+    from kerasbert.layers.encoder import SpecModel
+
 
 TABLE = "embeddings/tokens/table"
 NEAR, PARTS = 8, 10
 
 
-def table(encoder: Any, ids: list[int]) -> dict[str, Any] | None:
+def table(encoder: "SpecModel", ids: list[int]) -> Json | None:
     """Numbers of the token table; None of a family without one.
 
     Args:
@@ -26,7 +31,9 @@ def table(encoder: Any, ids: list[int]) -> dict[str, Any] | None:
     rows = naming.values(encoder).get(TABLE)
     if rows is None:
         return None
-    rows, tokenizer = rows[: encoder.tokenizer.size], encoder.tokenizer
+    tokenizer = encoder.tokenizer
+    assert tokenizer is not None  # the ids are its
+    rows = rows[: tokenizer.size]
     cosine = numbers.cosines_to(rows[ids].mean(0), rows)
     cosine[ids] = -np.inf
     near = [(tokenizer.vocabulary[int(i)], float(cosine[i])) for i in np.argsort(-cosine, kind="stable")[:NEAR]]

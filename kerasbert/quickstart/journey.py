@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 
@@ -129,7 +129,7 @@ def run(out: str | os.PathLike, plan: Plan) -> Json:
     return numbers
 
 
-def _measured(folder: Path, test: Sentences, results: "Results") -> dict[str, dict[str, Any]]:
+def _measured(folder: Path, test: Sentences, results: "Results") -> dict[str, Json]:
     """What is measured of both fine-tuned models."""
     return {
         name: results(name, lambda name=name: measure.keras_model(folder / name, *test))
@@ -139,7 +139,7 @@ def _measured(folder: Path, test: Sentences, results: "Results") -> dict[str, di
 
 def _exported(
     folder: Path, plan: Plan, test: Sentences, results: "Results", stage: Callable[[str], None]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Json]:
     """The fine-tuned model as a SavedModel and on the phone: what is measured of each."""
     saved, tflite = folder / "serving" / "author" / "1", folder / "author.tflite"
     stage(f"SavedModel, text in, label out -> {saved}")
@@ -165,7 +165,7 @@ class Results:
         self.path = path
         self.known = json.loads(path.read_text("utf-8")) if path.is_file() else {}
 
-    def __call__(self, name: str, measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def __call__(self, name: str, measured: Callable[[], Json]) -> Json:
         """The numbers of that name, measured now if they are not known."""
         if name not in self.known:
             self.known[name] = measured()

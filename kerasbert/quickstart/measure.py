@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
@@ -101,7 +100,7 @@ def phone(path: Path, texts: list[str], authors: list[str], sample: Path) -> dic
     return _result(labels, authors, [times["p50_ms"] / 1e3], path)
 
 
-def mobile(*arguments: Any, tensorflow: bool = True, stdin: str = "") -> str:
+def mobile(*arguments: object, tensorflow: bool = True, stdin: str = "") -> str:
     """What `kerasbert-mobile ARGUMENTS` prints. It stands above this package, so it runs in a process of its own."""
     program = MOBILE if tensorflow else f"{WITHOUT_TENSORFLOW}; {MOBILE}"
     for file in registry.plugin_files() if tensorflow else ():
@@ -120,7 +119,7 @@ def mobile(*arguments: Any, tensorflow: bool = True, stdin: str = "") -> str:
     return done.stdout
 
 
-def _seconds(one: Callable[[str], Any], texts: list[str]) -> list[float]:
+def _seconds(one: Callable[[str], object], texts: list[str]) -> list[float]:
     """Seconds of each of TIMED sentences, all of them run once before."""
     found = []
     for _ in range(2):

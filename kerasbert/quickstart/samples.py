@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from itertools import pairwise
-from typing import Any
+from typing import TypeVar
 
 from kerasbert.quickstart import books, sample_texts
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 
 ABOUT = {  # file -> what it holds and what reads it
     "novels.csv": "passages and their author: classification",
@@ -43,6 +44,7 @@ ABOUT = {  # file -> what it holds and what reads it
 }
 AUTHORS = ("austen", "carroll", "melville")  # of novels.csv: three that a small encoder tells apart from few passages
 Passage = tuple[str, str]  # text, author
+Value = TypeVar("Value")
 
 
 def write(folder: str | os.PathLike = "samples", overwrite: bool = False) -> dict[str, str]:
@@ -105,7 +107,7 @@ def _sentences(part: str, least: int, most: int) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _some(values: Sequence[object], count: int) -> list[Any]:
+def _some(values: Sequence[Value], count: int) -> list[Value]:
     """So many values, in their order, drawn by a fixed seed."""
     chosen = sorted(random.Random(0).sample(range(len(values)), count))
     return [values[i] for i in chosen]
@@ -134,7 +136,7 @@ _ENTITY = re.compile(
 )
 
 
-def _spans(text: str) -> list[dict[str, Any]]:
+def _spans(text: str) -> list[Json]:
     """People and places of a text by the characters where they begin and end."""
     found = _ENTITY.finditer(text)
     return [{"start": match.start(), "end": match.end(), "label": str(match.lastgroup)} for match in found]
@@ -196,7 +198,7 @@ def _squad(part: str) -> str:
     return json.dumps({"version": "1.1", "data": data}, indent=1, ensure_ascii=False) + "\n"
 
 
-def _choices() -> Iterator[dict[str, Any]]:
+def _choices() -> Iterator[Json]:
     """The next sentence among four of the same author."""
     draw = random.Random(0)
     for author in books.AUTHORS:
@@ -235,5 +237,5 @@ def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def _jsonl(rows: Iterable[dict[str, Any]]) -> str:
+def _jsonl(rows: Iterable[Json]) -> str:
     return _lines(json.dumps(row, ensure_ascii=False) for row in rows)

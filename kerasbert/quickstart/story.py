@@ -2,9 +2,9 @@
 
 import html
 from pathlib import Path
-from typing import Any
 
 from kerasbert import report
+from kerasbert.storage.json_view import Json
 
 MODELS = {
     "author": "float, Keras",
@@ -14,7 +14,7 @@ MODELS = {
 HEADER = ["author of a sentence", "accuracy", "MB", "ms per sentence"]
 
 
-def _model_rows(numbers: dict[str, Any]) -> list[list[str]]:
+def _model_rows(numbers: Json) -> list[list[str]]:
     rows = []
     for name, label in MODELS.items():
         found = numbers["models"][name]
@@ -22,7 +22,7 @@ def _model_rows(numbers: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _checks(numbers: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def _checks(numbers: Json) -> tuple[list[str], list[list[str]]]:
     """Each accuracy beside what needs no pretraining."""
     masked, models = numbers["pretraining"], numbers["models"]
     return ["on chapters it has not seen", "accuracy"], [
@@ -34,7 +34,7 @@ def _checks(numbers: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     ]
 
 
-def ledger(folder: Path, numbers: dict[str, Any]) -> str:
+def ledger(folder: Path, numbers: Json) -> str:
     """What the quickstart prints at the end."""
     tflite, sentences = folder / "author.tflite", numbers["models"]["author"]["sentences"]
     return "\n".join(
@@ -58,7 +58,7 @@ def smooth(curve: report.Curve, width: int) -> report.Curve:
     return [(part[-1][0], sum(value for _, value in part) / len(part)) for part in parts]
 
 
-def _pretraining(folder: Path, numbers: dict[str, Any]) -> list[str]:
+def _pretraining(folder: Path, numbers: Json) -> list[str]:
     """Curves of the pretraining beside the unigram baseline."""
     curves = {name: smooth(curve, 10) for name, curve in report.curves(folder / "pretrained").items()}
     masked = numbers["pretraining"]
@@ -79,7 +79,7 @@ def _pretraining(folder: Path, numbers: dict[str, Any]) -> list[str]:
     ]
 
 
-def _fine_tuning(folder: Path, numbers: dict[str, Any]) -> list[str]:
+def _fine_tuning(folder: Path, numbers: Json) -> list[str]:
     """Curves of the fine-tuning, and of that from random weights."""
     tuned, control = (
         {name: smooth(curve, 3) for name, curve in report.curves(folder / run).items()}
@@ -99,7 +99,7 @@ def _fine_tuning(folder: Path, numbers: dict[str, Any]) -> list[str]:
     ]
 
 
-def page(folder: Path, numbers: dict[str, Any]) -> str:
+def page(folder: Path, numbers: Json) -> str:
     """report.html."""
     models, sentences = numbers["models"], numbers["sentences"]
     sizes = {label: (models[name]["milliseconds"], models[name]["megabytes"]) for name, label in MODELS.items()}

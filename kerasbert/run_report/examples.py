@@ -4,11 +4,11 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.run_report.facts import Facts
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 
 HIDDEN = {
     code: f"\\u{code:04x}"
@@ -55,7 +55,7 @@ def _gone(facts: Facts) -> str:
     return ""
 
 
-def _examples(facts: Facts, listed: Sequence[dict[str, Any]]) -> list[Example]:
+def _examples(facts: Facts, listed: Sequence[Json]) -> list[Example]:
     from kerasbert.tasks.task import task_with
     from kerasbert.training.splits import measured
 
@@ -76,7 +76,7 @@ def _examples(facts: Facts, listed: Sequence[dict[str, Any]]) -> list[Example]:
     return found
 
 
-def _joined(part: Any) -> str:
+def _joined(part: str | Sequence[str]) -> str:
     """A text, or a list of texts: choices with a bar between them."""
     return part if isinstance(part, str) else " | ".join(map(_joined, part))
 

@@ -4,12 +4,11 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from kerasbert import report
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 
 LEDGER = "ledger.json"
 
@@ -24,19 +23,19 @@ class Facts:
     """
 
     place: Path
-    run: Mapping[str, Any]
-    model: Mapping[str, Any]
-    dev: Mapping[str, Any]
+    run: JsonMap
+    model: JsonMap
+    dev: JsonMap
     curves: Mapping[str, report.Curve]
-    ledger: Sequence[Mapping[str, Any]] = ()
+    ledger: Sequence[JsonMap] = ()
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> JsonMap:
         """Of run.json."""
         return self.run.get("settings", {})
 
     @property
-    def task(self) -> Mapping[str, Any]:
+    def task(self) -> JsonMap:
         """The task as json; {} of a pretraining and of an encoder."""
         found = self.model.get("task") or self.settings.get("task") or {}
         return found if isinstance(found, dict) else {}
@@ -92,7 +91,7 @@ def _json(path: Path) -> Json:
     return read_json(path) if path.is_file() else {}
 
 
-def _ledger(place: Path, asked: str | os.PathLike | None) -> list[Mapping[str, Any]]:
+def _ledger(place: Path, asked: str | os.PathLike | None) -> list[JsonMap]:
     """Rows of the ledger that was asked for, else of the run's or of the plan that it is a stage of."""
     if asked is not None:
         path = Path(asked) / LEDGER if os.path.isdir(asked) else Path(asked)

@@ -4,7 +4,6 @@ import html
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from kerasbert import report
 from kerasbert.run_report import pictures
@@ -45,7 +44,7 @@ def summary(facts: Facts) -> list[str]:
     return ["<h2>What was trained</h2>", *parts]
 
 
-def _period(begun: Any, finished: Any) -> str:
+def _period(begun: object, finished: object) -> str:
     """When a run began and ended.
 
     >>> _period("2026-01-02T03:04:05+00:00", "2026-01-02T03:09:00+00:00")

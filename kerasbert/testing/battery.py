@@ -11,7 +11,6 @@ import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -29,6 +28,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.layers.backend import fusion
 from kerasbert.layers.naming import names
+from kerasbert.storage.json_view import Json
 from kerasbert.testing import world
 from kerasbert.testing.generating import NextToken, RowLabel, check_steps, check_two_stacks, target
 from kerasbert.testing.weights import check_names, check_start
@@ -129,7 +129,7 @@ class Subject:
         made.tokenizer = self.tokenizer
         return made
 
-    def program(self, encoder, settings: Mapping[str, Any] | None = None):
+    def program(self, encoder, settings: Mapping[str, object] | None = None):
         """The objective on an encoder, or the next token's where there is none; with settings over its own."""
         if not self.pretrained:
             return self.objective(encoder, self.tokenizer)
@@ -204,9 +204,9 @@ def check_model(name: str, folder: Path, compiled: bool = True) -> None:
         folder: where records are made.
         compiled: bool, compare the parts that CPU training compiles too; families of one encoder need it once.
     """
-    still: dict[str, Any] = {"dropout": 0.0, "attention.dropout": 0.0}
     known = specs.paths(type(registry.family(name).spec))
-    subject = Subject(name, folder, **{path: value for path, value in still.items() if path in known})
+    still: Json = {path: 0.0 for path in ("dropout", "attention.dropout") if path in known}
+    subject = Subject(name, folder, **still)
     encoder = subject.encoder()
     program = subject.program(encoder)
     check_spec(subject)
@@ -316,7 +316,7 @@ def check_bfloat16(subject: Subject, encoder, program, batch, compiled: bool = T
         assert abs(ours - exact) < 0.05 * abs(exact), (ours, exact)
 
 
-def total(program, batch) -> Any:
+def total(program, batch) -> tf.Tensor:
     """The loss that is differentiated: sum(scale * sum / count)."""
     counts = program.counts(batch)
     with random.scope(tf.constant([0, 0], tf.uint32), batch["row"]):

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasbert import spec as specs
+from kerasbert.answers.base import Outputs, Parts, Text
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.batches import Encoded
@@ -19,6 +21,7 @@ from kerasbert.testing.battery import Subject, shallow
 from kerasbert.testing.halves import Halves
 
 if TYPE_CHECKING:
+    from kerasbert.tasks.given import Texts
     from kerasbert.tasks.tables import Data
 
 
@@ -27,7 +30,7 @@ NEAR = 1e-4  # of numbers that are computed in two ways
 UNKNOWN = "no such label"
 
 
-def made_rows(task: Task, count: int = 24) -> list[dict[str, Any]]:
+def made_rows(task: Task, count: int = 24) -> list[Json]:
     """Rows of a task, by the columns' names: example inputs of the kind, and labels in turn."""
     kind, texts = task.answer_kind, world.sentences(2 * count, seed=5)
     labels = [*task.labels] or ["0", "1", "2"]
@@ -81,7 +84,7 @@ class Case:
         """The training half, with the options of the task as its weights settle them."""
         return self.model.task.how
 
-    def sources(self) -> list[Any]:
+    def sources(self) -> list[Text | Parts]:
         """What is read of rows whose last part is the target."""
         return [text[0] if isinstance(text, tuple) else text for text in self.rows.texts]
 
@@ -92,11 +95,11 @@ class Case:
             return predict.predict(self.model, self.texts, length=LENGTH)
 
     @functools.cached_property
-    def answered(self) -> tuple[Encoded, Any, list[np.ndarray]]:
+    def answered(self) -> tuple[Encoded, Outputs, list[np.ndarray]]:
         """`outputs` of the texts."""
         return self.outputs(self.texts)
 
-    def outputs(self, texts: Any) -> tuple[Encoded, Any, list[np.ndarray]]:
+    def outputs(self, texts: "Texts") -> tuple[Encoded, Outputs, list[np.ndarray]]:
         """Rows of texts, what the model gives for them, and what an exported file would."""
         kind = self.kind.answers
         with self.blamed("running the model"):

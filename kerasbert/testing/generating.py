@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from keras import ops
 
 from kerasbert import registry
+from kerasbert.inputs import Tensor
 from kerasbert.layers.heads import LabelHead
 from kerasbert.layers.readout import readout
 from kerasbert.objectives.base import Objective, cross_entropy
@@ -39,7 +40,7 @@ class NextToken(Objective):
         right = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)[..., 0]
         return {"lm": ops.sum((ops.logsumexp(logits, axis=-1) - right) * weights)}
 
-    def _labels(self, batch: Mapping[str, Any]) -> tuple[Any, Any]:
+    def _labels(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """What follows each token, and whether something does: [B, T - 1] twice."""
         prefix = "decoder_" if "decoder_token_ids" in batch else ""
         labels, mask = batch[f"{prefix}token_ids"], batch[f"{prefix}padding_mask"]

@@ -145,7 +145,7 @@ class Halves:
             raise AssertionError(line) from error
 
     @staticmethod
-    def _side(places: list[Any]) -> int:
+    def _side(places: list[tuple[FrameType, int]]) -> int:
         return int(isinstance(places[0][0].f_locals.get("self"), Kind))
 
 
@@ -166,13 +166,14 @@ def _functions(half: type) -> Iterator[tuple[type, str, FunctionType]]:
                 yield owner, name, function
 
 
-def _function(value: Any) -> FunctionType | None:
+def _function(value: object) -> FunctionType | None:
     if isinstance(value, property):
         value = value.fget
     elif isinstance(value, functools.cached_property):
         value = value.func
-    value = inspect.unwrap(getattr(value, "__func__", value))
-    return value if isinstance(value, FunctionType) else None
+    value = getattr(value, "__func__", value)
+    inner = inspect.unwrap(value) if callable(value) else None
+    return inner if isinstance(inner, FunctionType) else None
 
 
 def options_read(half: type) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What a kind answers: its rows, outputs, answers and their json, the same in Python, in the graph and on the device."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 import kerasbert as kb
-from kerasbert.answers.base import Kind, Parts
+from kerasbert.answers.base import Kind, Parts, Text
 from kerasbert.errors import InputError
 from kerasbert.export import graphs, saved_model, signatures
 from kerasbert.inputs import Row, used, with_makers
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.testing.case import LENGTH, NEAR, Case
 from kerasbert.text.graph import graph_tokenizer
@@ -67,7 +68,7 @@ def _check_outputs(case: Case) -> None:
         width = kind.width(labels)
     for row, values in zip(packed.rows, given):
         shape = np.atleast_1d(values).shape
-        wanted: tuple[Any, ...] = (row.length,) * kind.per_token + (width or shape[-1],)
+        wanted: tuple[int, ...] = (row.length,) * kind.per_token + (width or shape[-1],)
         assert shape == wanted, (
             f"an output has the shape {shape}, expected {wanted}: {case.phone}.per_token is {kind.per_token}, {case.phone}.width "
             f"says {width} for {len(labels)} labels, and {case.training}.heads gives {shape[-1]}"
@@ -112,7 +113,7 @@ def _check_json(case: Case, content: object, who: str) -> None:
     assert again == content, f"{who} is another after json: {content!r:.100}, read back as {again!r:.100}"
 
 
-def _check_lines(case: Case, said: Sequence[dict[str, Any]]) -> None:
+def _check_lines(case: Case, said: Sequence[Json]) -> None:
     kind = case.kind.answers
     with case.blamed("printing an answer"):
         lines = [text(each) for each in said for text in (kind.text, lambda each: kind.line(each, "the text"))]
@@ -204,7 +205,7 @@ def check_served(case: Case) -> None:
 
 
 def check_same(
-    case: Case, texts: Sequence[object], served: dict[str, np.ndarray], answered: Any, who: str = ""
+    case: Case, texts: Sequence[object], served: dict[str, np.ndarray], answered: list[Json] | None, who: str = ""
 ) -> None:
     """What a graph answered is what `kb.predict` answers.
 
@@ -229,10 +230,10 @@ def check_same(
     assert not found, f"{who} answers otherwise than kb.predict: {found}"
 
 
-def _decoded(case: Case, labels: Sequence[str]) -> Any:
+def _decoded(case: Case, labels: Sequence[str]) -> Callable[[Any, np.ndarray], Json]:
     kind, tokenizer = case.kind.answers, case.model.tokenizer
 
-    def decode(text: Any, values: np.ndarray) -> Any:
+    def decode(text: Text | Parts, values: np.ndarray) -> Json:
         parts: Parts = text if isinstance(text, tuple) else (text,)
         rows = kind.rows(tokenizer, parts, LENGTH)
         values = values[: rows[0].length] if kind.per_token else np.atleast_1d(values)
@@ -241,7 +242,7 @@ def _decoded(case: Case, labels: Sequence[str]) -> Any:
     return decode
 
 
-def _as_long(answered: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+def _as_long(answered: Json, said: Json) -> Json:
     """Lists that the graph filled up for longer ones beside them, as long as `kb.predict` gives them."""
     return {
         name: value[: len(said.get(name, value))] if isinstance(value, list) else value
@@ -249,7 +250,7 @@ def _as_long(answered: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _run(case: Case, packed: dict[str, Any]) -> dict[str, Any]:
+def _run(case: Case, packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """The exported outputs of rows that `served` packed; refused where it leaves out what the kind reads."""
     packed.pop("owners", None)
     own = [each.name for each in case.kind.answers.inputs if each.name not in packed and each.graph is None]

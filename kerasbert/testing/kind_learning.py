@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 TRAINED = 8  # inputs of a batch
+Targets = np.ndarray | Sequence[object]  # one for each row
+Batch = dict[str, tf.Tensor]
 
 
 def check_losses(case: Case) -> None:
@@ -41,7 +43,7 @@ def check_losses(case: Case) -> None:
     _check_gradients(case, whole)
 
 
-def _encoded(case: Case, count: int) -> tuple[Encoded, Any]:
+def _encoded(case: Case, count: int) -> tuple[Encoded, Targets]:
     """Packed rows of training, and their targets in the unit of the head."""
     kind, model = case.kind, case.model
     reads = (*predict.declared(model, kind), *kind.targets_read)
@@ -50,7 +52,7 @@ def _encoded(case: Case, count: int) -> tuple[Encoded, Any]:
     return rows, kind.scaled(case.task, targets)
 
 
-def _batch(case: Case, encoded: Encoded, targets: Any, texts: Sequence[int], filling: int = 0) -> dict[str, Any]:
+def _batch(case: Case, encoded: Encoded, targets: Targets, texts: Sequence[int], filling: int = 0) -> Batch:
     """A batch of all rows of some texts, in some order, and of as many as fill it up."""
     texts, encoded = list(texts), encoded.take(texts)
     count = len(encoded.units(case.kind.together)) + filling
@@ -59,7 +61,7 @@ def _batch(case: Case, encoded: Encoded, targets: Any, texts: Sequence[int], fil
     return {name: tf.convert_to_tensor(value) for name, value in next(batches).items()}
 
 
-def _sums(case: Case, batch: dict[str, Any]) -> dict[str, float]:
+def _sums(case: Case, batch: Batch) -> dict[str, float]:
     """Counts ("count of NAME") and losses of a batch."""
     with case.blamed("computing the losses"):
         counts, losses = case.program.counts(batch), case.program.losses(batch, training=False)
@@ -82,7 +84,7 @@ def _equal(case: Case, name: str, value: float, other: float, told: str) -> None
     )
 
 
-def _check_gradients(case: Case, batch: dict[str, Any]) -> None:
+def _check_gradients(case: Case, batch: Batch) -> None:
     """The losses train the heads."""
     weights = {weight.path: weight.value for head in case.model.heads.values() for weight in head.trainable_weights}
     with case.blamed("differentiating the losses"), tf.GradientTape() as tape:

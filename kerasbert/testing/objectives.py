@@ -9,7 +9,6 @@ import functools
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -19,6 +18,7 @@ from kerasbert import children, registry
 from kerasbert.layers import random
 from kerasbert.layers.backend import fusion
 from kerasbert.layers.naming import values
+from kerasbert.objectives.base import Objective
 from kerasbert.testing.battery import BATCH, Subject, eagerly, relative
 from kerasbert.testing.reads import Reads, Role, Split
 from kerasbert.training.step import StepCore
@@ -84,7 +84,7 @@ class Trial:
         self.program, _ = self.made()
         self.features = varied(self.subject.records().dataset(BATCH, seed=0))
 
-    def made(self) -> tuple[Any, Subject]:
+    def made(self) -> tuple[Objective, Subject]:
         """The objective on a new model of the same weights, and the subject."""
         return self.subject.program(self.subject.encoder(), self.settings), self.subject
 
@@ -121,7 +121,7 @@ class Trial:
         return [*self.program.scales]
 
 
-def varied(dataset: Any) -> Features:
+def varied(dataset: tf.data.Dataset) -> Features:
     """A batch of records of which half the rows have padding, where any has: numbered as a batch is."""
     batches = [{name: np.asarray(value) for name, value in batch.items()} for batch in dataset.take(8)]
     joined = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
@@ -316,7 +316,7 @@ def check_drawn_inputs(trial: Trial, inputs: set[str], labels: set[str]) -> None
 
 
 def check_micro_batches(
-    made: Callable[[], tuple[Any, Subject]], counts: Sequence[int] = (1, 2), steps: int = 1
+    made: Callable[[], tuple[Objective, Subject]], counts: Sequence[int] = (1, 2), steps: int = 1
 ) -> None:
     """The weights after updates are the same for every number of micro-batches.
 

@@ -6,13 +6,14 @@ from typing import Any
 import optree
 import tensorflow as tf
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.objectives.base import Objective
 
 Role = tuple[str, bool | None]  # a reading's name, and whether the network reads it; None: no loss depends on it
 
 
-class Reads(Mapping):
+class Reads(Mapping[str, tf.Tensor]):
     """A batch that numbers its readings.
 
     Args:
@@ -21,16 +22,16 @@ class Reads(Mapping):
 
     def __init__(self, batch: Mapping[str, object]):
         self.batch = batch
-        self.taken: list[tuple[str, Any]] = []  # name and tensor of each reading
+        self.taken: list[tuple[str, tf.Tensor]] = []  # name and tensor of each reading
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> tf.Tensor:
         if name not in self.batch:
             raise KeyError(name)
         value = tf.identity(self.value(name, len(self.taken)))
         self.taken.append((name, value))
         return value
 
-    def value(self, name: str, number: int) -> Any:
+    def value(self, name: str, number: int) -> tf.Tensor:
         """What the reading of that number gets."""
         return tf.convert_to_tensor(self.batch[name])
 
@@ -43,10 +44,10 @@ class Reads(Mapping):
     def __len__(self) -> int:
         return len(self.batch)
 
-    def __or__(self, other: Mapping[str, object]) -> dict[str, Any]:
+    def __or__(self, other: Mapping[str, object]) -> dict[str, Tensor]:
         return dict(self) | dict(other)
 
-    def __ror__(self, other: Mapping[str, object]) -> dict[str, Any]:
+    def __ror__(self, other: Mapping[str, object]) -> dict[str, Tensor]:
         return dict(other) | dict(self)
 
     @staticmethod
@@ -57,7 +58,7 @@ class Reads(Mapping):
         """
         reads = Reads(batch)
 
-        def losses() -> dict[str, Any]:
+        def losses() -> dict[str, tf.Tensor]:
             with random.scope(tf.constant([0, 0], tf.uint32), tf.convert_to_tensor(batch["row"])):
                 return program.losses(reads, training=True)
 
@@ -90,7 +91,7 @@ class Split(Reads):
         super().__init__(inputs)
         self.targets, self.told = targets, roles
 
-    def value(self, name: str, number: int) -> Any:
+    def value(self, name: str, number: int) -> tf.Tensor:
         """Of the inputs where the network reads it."""
         known, network = self.told[number]
         assert known == name, (
@@ -99,12 +100,12 @@ class Split(Reads):
         return tf.convert_to_tensor((self.targets if network is False else self.batch)[name])
 
 
-def _children(reads: Any) -> tuple[Any, ...]:
+def _children(reads: Any) -> tuple[tuple, tuple, tuple]:
     """What Keras' layers take a mapping apart into."""
     return tuple(reads[name] for name in reads), tuple(reads), tuple(reads)
 
 
-def _joined(names: Any, values: Any) -> dict[str, Any]:
+def _joined(names: Any, values: Iterable[tf.Tensor]) -> dict[str, tf.Tensor]:
     return dict(zip(names, values, strict=True))
 
 
@@ -115,7 +116,7 @@ for _class in (Reads, Split):
 class _Graph:
     """The operations that some tensors need, in the order of their making, by the names of their tensors."""
 
-    def __init__(self, graph: Any, needed: Iterable[Any]):
+    def __init__(self, graph: tf.Graph, needed: Iterable[tf.Tensor]):
         found, names = [], {tensor.name for tensor in needed}
         for op in reversed(graph.get_operations()):
             outputs = [tensor.name for tensor in op.outputs]

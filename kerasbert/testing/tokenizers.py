@@ -11,7 +11,7 @@ import pickle
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from kerasbert.registry import TOKENIZERS
 from kerasbert.testing import world
 from kerasbert.text import Tokenizer, load_tokenizer, save_hf
 from kerasbert.text.base import Tokens, to_text
+
+if TYPE_CHECKING:
+    from kerasbert.text.graph import GraphTokenizer
+
 
 ORDINARY = (
     "the cat sees the old house",
@@ -222,10 +226,10 @@ def _check_decoding(tokenizer: Tokenizer) -> None:
 def _check_rows(tokenizer: Tokenizer) -> None:
     """Rows are no longer than asked for, keep their special tokens, and are padded."""
     text, other = "the cat sees the old house", "a dog runs"
-    rows: Any = (((text,), tokenizer.single), ((text, other), tokenizer.pair))
+    rows = (((text,), tokenizer.single), ((text, other), tokenizer.pair))
     for parts, items in rows:
         specials = [item.id for item in items if not item.text]
-        whole, _ = tokenizer.pack(*parts)
+        whole, _ = tokenizer.pack(*parts, length=None)
         for length in range(len(specials) + len(parts), len(whole) + 3):
             ids, segments = tokenizer.pack(*parts, length=length)
             told = f"pack({', '.join(map(repr, parts))}, length={length})"
@@ -301,7 +305,9 @@ def _check_graph(tokenizer: Tokenizer, texts: Sequence[str], rows: bool = True) 
         _same(f"detokenize of {ids} in the graph and in Python", got.decode(), tokenizer.decode(map(int, ids)))
 
 
-def _check_packed(tokenizer: Tokenizer, graph: Any, rows: Any, length: int) -> None:
+def _check_packed(
+    tokenizer: Tokenizer, graph: "GraphTokenizer", rows: Sequence[tuple[str | bytes, ...]], length: int
+) -> None:
     """The graph packs texts or pairs as Python does."""
     packed = {name: value.numpy().tolist() for name, value in graph.pack(*map(list, zip(*rows)), length=length).items()}
     for row, parts in enumerate(rows):
@@ -383,7 +389,7 @@ def _check_shared(tokenizer: Tokenizer, texts: Sequence[str]) -> None:
         _same("tokens of texts in another order, in threads", each, expected if number % 2 else expected[::-1])
 
 
-def _same(what: str, got: Any, wanted: Any) -> None:
+def _same(what: str, got: object, wanted: object) -> None:
     assert got == wanted, f"{what} differ: {_clipped(got)}, expected {_clipped(wanted)}"
 
 

@@ -1,10 +1,9 @@
 """What the battery asks of weights: their names, and what they begin with."""
 
-from typing import Any
-
 import keras
 import numpy as np
 
+from kerasbert.layers.encoder import SpecModel
 from kerasbert.layers.naming import names
 from kerasbert.objectives.base import Objective
 
@@ -17,7 +16,7 @@ def check_names(program: Objective) -> None:
         assert {id(weight) for weight in found.values()} == {id(weight) for weight in model.weights}
 
 
-def check_start(fresh: Any, program: Objective) -> None:
+def check_start(fresh: SpecModel, program: Objective) -> None:
     """No two weights begin with the same random numbers, which a Keras initializer gives again at every call.
 
     Args:

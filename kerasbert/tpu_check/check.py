@@ -1,14 +1,13 @@
 """`kerasbert check-tpu`: lower, refuse, compile, and say what a step costs."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from kerasbert import registry
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.options import configured, option
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tpu_check import chips, compiler
 from kerasbert.tpu_check.lower import Lowered, Step
 from kerasbert.training.chips import GB
@@ -138,8 +137,8 @@ class CheckConfig:
     length: int = option(128, "tokens of a row")
     precision: str = option("mixed_bfloat16", "mixed_bfloat16 or float32")
     accumulate: int = option(1, "micro-batches per update")
-    changes: Mapping[str, Any] | None = option(None, "Spec fields at dotted paths")
-    objective: str | Mapping[str, Any] | None = option(
+    changes: JsonMap | None = option(None, "Spec fields at dotted paths")
+    objective: str | JsonMap | None = option(
         None, "as of `kb.pretrain`: name of another than the family's, or settings with the name as `name` among them"
     )
     lower_only: bool = option(False, "do not compile, for slices that libtpu takes long for. It needs no extra")

@@ -6,11 +6,15 @@
 import dataclasses
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert.errors import InputError
 from kerasbert.tpu_check import traffic
 from kerasbert.tpu_check.chips import Slice
+
+if TYPE_CHECKING:
+    from jaxlib.mlir import ir
+
 
 # libtpu looks for a TPU VM's metadata server, and for a TPU, unless it is told what it is on. Any slice compiles under
 # one accelerator type.
@@ -113,7 +117,7 @@ def compile_for(where: Slice, module: bytes) -> Compiled:
     )
 
 
-def _stablehlo(module: bytes) -> Any:
+def _stablehlo(module: bytes) -> "ir.Module":
     """HLO as StableHLO, without the mhlo.copy that TensorFlow leaves at the results and libtpu does not read."""
     from jax._src.interpreters import mlir
     from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]  # compiled
@@ -125,7 +129,7 @@ def _stablehlo(module: bytes) -> Any:
     return parsed
 
 
-def _fold_copies(operation: Any) -> None:
+def _fold_copies(operation: "ir.Operation") -> None:
     for region in operation.regions:
         for block in region.blocks:
             for inner in list(block.operations):

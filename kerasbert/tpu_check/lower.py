@@ -18,6 +18,7 @@ from kerasbert.inputs import WORD
 from kerasbert.layers import backend
 from kerasbert.objectives.base import Objective
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.text.base import PARTS
 from kerasbert.tpu_check import hlo
 from kerasbert.tpu_check.traffic import repeated_flops
@@ -105,7 +106,7 @@ class Step:
         replicas: int = 1,
         precision: str = "mixed_bfloat16",
         accumulate: int = 1,
-        objective: str | Mapping[str, Any] | None = None,
+        objective: str | JsonMap | None = None,
         chip: str = "v5e",
     ) -> None:
         most = family.longest(spec)
@@ -197,7 +198,7 @@ def lower(function: Callable, signature: Mapping[str, tf.TensorSpec]) -> tuple[b
     return module, text, hlo.problems(text)
 
 
-def _tokenizer(size: int) -> Any:
+def _tokenizer(size: int) -> types.SimpleNamespace:
     """Stands for a tokenizer: the step's shapes depend on the vocabulary's size alone."""
     parts = {f"{part}_id": number for number, part in enumerate(PARTS)}
     return types.SimpleNamespace(
