@@ -25,12 +25,14 @@ from kerasbert.cli.parser import (
     task_option,
 )
 from kerasbert.errors import InputError, TextError
+from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
     import keras
 
     from kerasbert.cli.tables import Asked
     from kerasbert.tasks.base import Task
+    from kerasbert.tasks.predict import Ensemble
 
 
 LANGUAGE = "of the texts, for a model that reads it (XLM); that of the training by default"
@@ -76,7 +78,7 @@ def _predict(options: argparse.Namespace) -> int:
     check_read(options, "language", *(["explain_steps"] if options.explain else []))
     if options.submission:
         _submit(options, answer)
-    elif options.data:
+    elif not isinstance(asked, list):
         _write_table(options, answer, asked)
     elif asked:
         answer.show(asked)
@@ -130,7 +132,7 @@ def early_task(options: argparse.Namespace) -> "Task | None":
     return found
 
 
-def _asked(options: argparse.Namespace, task: "Task") -> Any:
+def _asked(options: argparse.Namespace, task: "Task") -> "Asked | list[object]":
     """What is to be answered: inputs, or of --data what `answer_tables.read` gives; empty where stdin is read."""
     if options.submission:
         from kerasbert.tasks.glue_files import check_submission
@@ -159,7 +161,7 @@ def _asked(options: argparse.Namespace, task: "Task") -> Any:
     ]
 
 
-def opened(options: argparse.Namespace) -> Any:
+def opened(options: argparse.Namespace) -> "keras.Model | Ensemble":
     """The model of a command that answers, or several of them."""
     from kerasbert.tasks.load import load
     from kerasbert.tasks.predict import together
@@ -194,9 +196,9 @@ def _explain(options: argparse.Namespace, model: "keras.Model", texts: Sequence[
     print(options.explain, file=sys.stderr)
 
 
-def _heading(text: Any) -> str:
+def _heading(text: object) -> str:
     """The parts of an input in a line, each cut where it is long."""
-    parts = (text,) if isinstance(text, str) else text
+    parts = text if isinstance(text, tuple) else (str(text),)
     lines = (" ".join((part if isinstance(part, str) else " / ".join(part)).split()) for part in parts)
     return " \u2014 ".join(line if len(line) <= 90 else f"{line[:89]}\u2026" for line in lines)
 
@@ -209,9 +211,11 @@ class _Answers:
         self.texts = self.truncated = self.tabs = self.lines = 0
         self.blank: list[int] = []  # numbers of the texts shown that hold nothing to read
         self.wrong = 0  # texts shown that cannot be read
-        self.explained: list[Any] = []  # the texts of --explain
+        self.explained: list[object] = []  # the texts of --explain
         self.cut: set[int] = set()  # of the texts answered last, the numbers of those that were truncated
-        self.inserted: list[list[Any]] | None = None  # of a model that reads sentence trees, of the texts answered last
+        self.inserted: list[list[tuple[str, str, str]]] | None = (
+            None  # of a model that reads sentence trees, of the texts answered last
+        )
 
     def objects(self, texts: Sequence[object]) -> list[Any]:
         """An answer for each text."""
@@ -234,7 +238,7 @@ class _Answers:
         if len(self.explained) > TEXTS:
             raise InputError(f"--explain shows {TEXTS} texts at most, received {len(self.explained)}: give fewer")
 
-    def of(self, texts: Sequence[object]) -> list[dict[str, Any] | None]:
+    def of(self, texts: Sequence[object]) -> list[Json | None]:
         """An answer's json for each text, with the triples that were inserted; None for None.
 
         Raises:
@@ -246,14 +250,14 @@ class _Answers:
             numbers = [number for number, text in enumerate(texts) if text is not None]
             raise TextError(numbers[error.number], error.reason) from error
 
-    def _of(self, texts: Sequence[object]) -> list[dict[str, Any] | None]:
+    def _of(self, texts: Sequence[object]) -> list[Json | None]:
         found = [answer.to_json() for answer in self.objects([text for text in texts if text is not None])]
         if self.inserted is not None:
             found = [answer | {"triples": triples} for answer, triples in zip(found, self.inserted, strict=True)]
         answers = iter(found)
         return [None if text is None else next(answers) for text in texts]
 
-    def batch(self, texts: list[Any]) -> list[tuple[bool, list[Any]]]:
+    def batch(self, texts: list[object]) -> list[tuple[bool, list[object]]]:
         """Of the rows of a table whether each was truncated, and the fields of its answer."""
         from kerasbert.tasks.base import kind_of
 
@@ -317,7 +321,7 @@ class _Answers:
         return 2 if self.wrong else 0
 
 
-def _about(options: argparse.Namespace) -> dict[str, Any]:
+def _about(options: argparse.Namespace) -> Json:
     """What the answers of a table depend on, beside the table."""
     from kerasbert.storage import files
 

@@ -3,9 +3,9 @@
 import argparse
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json, JsonMap
 
 OBJECTIVE = "objective."  # what the path of an objective's setting begins with in --set
 OBJECTIVE_FLAGS = {
@@ -14,7 +14,7 @@ OBJECTIVE_FLAGS = {
 }  # settings of the masked LM that have options of their own
 
 
-def changes_of(pairs: Sequence[str]) -> dict[str, Any]:
+def changes_of(pairs: Sequence[str]) -> Json:
     """`a.b=1` -> {"a.b": 1}; values are json, else text."""
     found = {}
     for pair in pairs:
@@ -28,7 +28,7 @@ def changes_of(pairs: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def objective_of(options: argparse.Namespace, recipe: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+def objective_of(options: argparse.Namespace, recipe: str | JsonMap | None = None) -> tuple[Json, Json]:
     """The changes of the Spec, and the objective's name and settings, of --set, --objective and a recipe's `objective`.
 
     >>> options = argparse.Namespace(objective="ernie", set=["dropout=0", "objective.rate=0.2"])

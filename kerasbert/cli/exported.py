@@ -5,11 +5,11 @@ import json
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from kerasbert import children
 from kerasbert.cli.parser import Declare, show
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 
 WAIT = 1800  # seconds
 
@@ -20,7 +20,7 @@ def _serve_check(options: argparse.Namespace) -> int:
     return 1 if found["problems"] else 0
 
 
-def report(directory: str) -> dict[str, Any]:
+def report(directory: str) -> Json:
     """What a process without kerasbert finds of an exported SavedModel.
 
     Raises:
@@ -41,7 +41,7 @@ def report(directory: str) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(found: Json) -> list[str]:
     """The report for a reader."""
     told = [f"problem: {each}" for each in found["problems"]]
     if "tensorflow" in found:

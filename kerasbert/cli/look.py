@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from typing import Any
 
 from kerasbert.cli.changes import changes_of, objective_of
 from kerasbert.cli.given import check_read
@@ -10,6 +9,7 @@ from kerasbert.cli.options import numbered
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare, encoding_option, set_option, show
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 
 REPORT = "a run as one page of html to send: metrics, wrong answers, curves, machine, command"
 
@@ -43,7 +43,7 @@ def _list(options: argparse.Namespace) -> None:
     show(rows, options.json, "\n".join(lines))
 
 
-def _plugged_models() -> list[dict[str, Any]]:
+def _plugged_models() -> list[Json]:
     """Rows, as the index has them, of what a plug-in registered."""
     from kerasbert import registry
 
@@ -52,7 +52,7 @@ def _plugged_models() -> list[dict[str, Any]]:
     return [_model(name, {}) for name in names]
 
 
-def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
+def _model(name: str, changes: Json) -> Json:
     """A row as the index has it; from the index itself for a model that ships and is not changed, `told` of a directory."""
     from kerasbert import registry
     from kerasbert import spec as specs

@@ -10,10 +10,11 @@ from kerasbert.cli.outputs import writes
 from kerasbert.errors import InputError
 from kerasbert.options import check_range, options, types_of
 
+Keywords = dict[str, Any]  # what a function is called with, by the names of its options
 EMPTY = ("prompt_name", "prefix")  # options for which an empty text is a value: none
 
 
-def add_options(parser: Any, config: type, required: bool = True) -> None:
+def add_options(parser: argparse._ActionsContainer, config: type, required: bool = True) -> None:
     """An option for every field that has one and that the command has not declared itself.
 
     One that is not given is absent: the function's own default or a recipe's holds, and `--help` shows the function's.
@@ -27,7 +28,7 @@ def add_options(parser: Any, config: type, required: bool = True) -> None:
     for name, flag, field in flags(config):
         if flag in parser._option_string_actions:
             continue
-        kind = {"action": "store_true"}
+        kind: Keywords = {"action": "store_true"}
         if field.type is not bool:
             kind = {"type": _type(field), "metavar": field.metadata["metavar"]}
             kind |= {"required": required and field.default is dataclasses.MISSING}
@@ -39,8 +40,9 @@ def add_options(parser: Any, config: type, required: bool = True) -> None:
         action.field = field
         if name == "out":
             writes(action, _trained)
-    if hasattr(parser, "defaults"):
-        parser.defaults = {**parser.defaults, **defaults}
+    shown = getattr(parser, "defaults", None)
+    if shown is not None:
+        shown |= defaults
 
 
 def numbered(parser: Any, flag: str, least: float, kind: type = int, **words: Any) -> None:
@@ -70,7 +72,7 @@ def _trained(found: argparse.Namespace) -> str:
     return "place" if getattr(found, "folds", None) or getattr(found, "grid", None) else "run"
 
 
-def given(found: argparse.Namespace, config: type, unused: Collection[str] = ()) -> dict[str, Any]:
+def given(found: argparse.Namespace, config: type, unused: Collection[str] = ()) -> Keywords:
     """The fields that the command line says, as the function takes them; not `unused` ones, which stay unread (`cli.given`)."""
     fields = {name: field for name, _, field in flags(config) if name not in unused and hasattr(found, name)}
     units = {name: field.metadata["unit"] for name, field in fields.items()}
@@ -94,7 +96,7 @@ def _several(field: dataclasses.Field) -> bool:
     return not field.metadata["read"] and any(typing.get_origin(kind) is Sequence for kind in types_of(field))
 
 
-def _type(field: dataclasses.Field) -> Callable[[str], Any]:
+def _type(field: dataclasses.Field) -> Callable[[str], object]:
     """What makes the value of the text."""
     return field.metadata["read"] or next((kind for kind in types_of(field) if kind in (int, float)), str)
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from kerasbert.cli.given import Given
 from kerasbert.cli.options import check_values
 from kerasbert.errors import InputError, missing, nearest
 from kerasbert.storage import aside, files, places
+from kerasbert.storage.json_view import Json
 
 COUNTED = (
     *("predict", "encode", "static", "index", "search", "mine", "similarity", "evaluate", "fill-mask", "zero-shot"),
@@ -25,7 +27,7 @@ COUNTED = (
 """Commands that show how far they are; training shows its own."""
 NOTHING = (None, False, argparse.SUPPRESS, "", [])  # defaults that say nothing
 # (name of a command, the function that runs it, one line of help) -> its parser
-Declare = Callable[[str, Callable[[argparse.Namespace], Any], str], "Parser"]
+Declare = Callable[[str, Callable[[argparse.Namespace], int | None], str], "Parser"]
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,7 +50,7 @@ class Parser(argparse.ArgumentParser):
         self.mixing = False
         self.written: dict[str, str] = {}  # what the user wrote: name -> option
         self.siblings: Mapping[str, argparse.ArgumentParser] = {}  # commands of the same program
-        self.defaults: Mapping[str, Any] = {}  # shown for options that are absent where they are not given
+        self.defaults: dict[str, object] = {}  # shown for options that are absent where they are not given
 
     def error(self, message: str) -> None:
         """Print one line and leave with status 2."""
@@ -66,7 +68,9 @@ class Parser(argparse.ArgumentParser):
                 action.help = f"{action.help or ''} (default: {default})".strip()
         return super().format_help()
 
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
+    def parse_known_args(
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
         """Parse; what is not known is an error of this command, not of the one above it."""
         if self.mixing or any(isinstance(action, argparse._SubParsersAction) for action in self._actions):
             return super().parse_known_args(args, namespace)  # older Pythons mix by calling this method twice
@@ -87,7 +91,7 @@ class Parser(argparse.ArgumentParser):
         found._flags = self.written
         return found, rest
 
-    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> object:
         """The value of an action; what the user may leave out and wrote is noted, a default is not."""
         if action.option_strings or (arg_strings and action.nargs in ("?", "*")):
             long = [flag for flag in action.option_strings if flag.startswith("--")]
@@ -102,7 +106,7 @@ class Parser(argparse.ArgumentParser):
                 meant = meanings.of_option(name, list(self._option_string_actions), places, self.siblings)
                 self.error(f"no option {name!r}{meant}")
 
-    def _get_value(self, action: argparse.Action, text: str) -> Any:
+    def _get_value(self, action: argparse.Action, text: str) -> object:
         """The value of an option; what a function of ours cannot read is told by what is expected, not by its name."""
         try:
             return super()._get_value(action, text)
@@ -130,7 +134,7 @@ def command_line(
     program: str,
     description: str,
     examples: Mapping[str, str],
-    modules: Iterable[Any],
+    modules: Iterable[types.ModuleType],
     json_option: bool = False,
 ) -> Parser:
     """The parser of a program with commands.
@@ -157,7 +161,7 @@ def command_line(
         shared.add_argument("--json", action="store_true", help="print json")
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
 
-    def declare(name: str, function: Callable[[argparse.Namespace], Any], text: str) -> Parser:
+    def declare(name: str, function: Callable[[argparse.Namespace], int | None], text: str) -> Parser:
         command = commands.add_parser(
             name, help=text, description=text, parents=[shared], epilog=help.examples(program, name, examples[name])
         )
@@ -356,7 +360,7 @@ def answer_options(add: argparse.ArgumentParser) -> None:
     )
 
 
-def answer_options_of(options: argparse.Namespace) -> dict[str, Any]:
+def answer_options_of(options: argparse.Namespace) -> Json:
     """The options of the task's kind of --set and --prefix.
 
     Raises:

@@ -6,13 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert.blanks import one_line
 from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.lines import given_texts
-from kerasbert.cli.options import numbered
+from kerasbert.cli.options import Keywords, numbered
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare, out_options, precision_option
 from kerasbert.cli.similarity import columns_of, reading_options
@@ -21,6 +21,11 @@ from kerasbert.errors import InputError
 from kerasbert.progress import Progress
 from kerasbert.retrieval.folder import about, is_index
 from kerasbert.storage import places
+
+if TYPE_CHECKING:
+    from kerasbert.retrieval.passages import Source
+    from kerasbert.tasks.similarity import Hit
+
 
 PROMPT = "prompt before each text, of those of an import; '' for none"
 
@@ -58,7 +63,7 @@ def _encode(options: argparse.Namespace) -> None:
             progress.to(i + at_once)
 
 
-def _encode_file(options: argparse.Namespace, settings: dict[str, Any]) -> None:
+def _encode_file(options: argparse.Namespace, settings: Keywords) -> None:
     """The vectors of a file, into a file."""
     if options.texts:
         raise InputError("texts come as arguments or from --data, expected one of them")
@@ -80,7 +85,7 @@ def _encode_file(options: argparse.Namespace, settings: dict[str, Any]) -> None:
     tables.tell([f"{options.out}: {count:,} vectors of {width} numbers; the n-th is the n-th text's", *told.lines()])
 
 
-def _source(options: argparse.Namespace, keep_blank: bool = False, **columns: Any) -> Any:
+def _source(options: argparse.Namespace, keep_blank: bool = False, id_column: str | None = None) -> "Source":
     """The texts of a file, read once, so that a mistake in it is told before TensorFlow is imported."""
     from kerasbert.retrieval.passages import Source
     from kerasbert.tasks import early_checks
@@ -89,7 +94,7 @@ def _source(options: argparse.Namespace, keep_blank: bool = False, **columns: An
         raise InputError(f"{options.data} is an index, expected texts: kerasbert search {options.data} QUERY")
     early_checks.check_length(options.model, options.length)
     own = columns_of(early_checks.some_task(options.model), ("text",), options.text_column)
-    return Source(options.data, own[0], default=not options.text_column, keep_blank=keep_blank, **columns)
+    return Source(options.data, own[0], default=not options.text_column, keep_blank=keep_blank, id_column=id_column)
 
 
 # Index
@@ -172,7 +177,7 @@ def _judge(options: argparse.Namespace) -> None:
     show(found, options.json, "\n".join([f"{found['queries']:,} queries, {found['texts']:,} texts", *lines]))
 
 
-def _how(options: argparse.Namespace, held: Mapping[str, object]) -> dict[str, Any]:
+def _how(options: argparse.Namespace, held: Mapping[str, object]) -> Keywords:
     """How an index is searched; what it has not, as index.json says, is refused before TensorFlow's import."""
     if options.how in ("words", "both") and "words" not in held:
         raise InputError(f"{options.model} has vectors alone: build it with words (words=True, --words)")
@@ -180,7 +185,7 @@ def _how(options: argparse.Namespace, held: Mapping[str, object]) -> dict[str, A
     return settings | ({"rerank": options.rerank, "candidates": options.candidates} if options.rerank else {})
 
 
-def _of_index(options: argparse.Namespace, held: Mapping[str, object]) -> Iterable[tuple[str, Any]]:
+def _of_index(options: argparse.Namespace, held: Mapping[str, object]) -> Iterable[tuple[str, "list[Hit]"]]:
     queries = options.texts
     tables.check_texts(queries, "an index has its texts: give queries alone")
     settings, by = _how(options, held) | {"top": options.top}, options.by
@@ -190,7 +195,7 @@ def _of_index(options: argparse.Namespace, held: Mapping[str, object]) -> Iterab
     return zip(queries, Index(options.model, by).search(queries, **settings))
 
 
-def _of_file_itself(options: argparse.Namespace) -> Iterable[tuple[str, Any]]:
+def _of_file_itself(options: argparse.Namespace) -> Iterable[tuple[str, "list[Hit]"]]:
     """Search in a file whose texts are encoded for this call."""
     if len(options.texts) < 2:
         raise InputError(

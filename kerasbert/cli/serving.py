@@ -2,18 +2,19 @@
 
 import argparse
 import importlib.util
-from typing import Any
+from typing import TypeVar
 
 from kerasbert.cli.parser import Declare, encoding_option, show
 from kerasbert.errors import InputError
 
+Number = TypeVar("Number", bound=float)
 NEEDED = ("grpc", "h11", "tensorflow", "tensorflow_text")
 
 
 def _serve(options: argparse.Namespace) -> int:
     from kerasbert.export.server import folders
 
-    changes: dict[str, Any] = {}
+    changes: dict[str, float] = {}
     if options.max_batch is not None:
         changes["rows"] = _least("--max-batch", options.max_batch, 1)
     if options.batch_wait is not None:
@@ -57,7 +58,7 @@ def _benchmark(options: argparse.Namespace) -> None:
     show(found, options.json, load.table(found))
 
 
-def _least(option: str, value: Any, least: float) -> Any:
+def _least(option: str, value: Number, least: float) -> Number:
     if not least <= value < float("inf"):
         raise InputError(f"{option} is at least {least}. Received: {value}")
     return value

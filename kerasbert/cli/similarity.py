@@ -1,7 +1,7 @@
 """`kerasbert similarity`: how alike two texts are."""
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasbert import __version__
 from kerasbert.cli import tables
@@ -12,10 +12,11 @@ from kerasbert.cli.parser import Declare, encoding_option, show
 from kerasbert.errors import InputError
 
 if TYPE_CHECKING:
+    from kerasbert.data.texts import Texts
     from kerasbert.tasks.base import Task
 
 
-def _pairs(options: argparse.Namespace, task: Any) -> Any:
+def _pairs(options: argparse.Namespace, task: "Task | None") -> "Texts":
     """The rows of --data, each with its two texts, of a model of a task or of an encoder (None)."""
     from kerasbert.tasks import answer_tables
     from kerasbert.tasks.base import Task
@@ -59,7 +60,7 @@ def _similarity(options: argparse.Namespace) -> None:
         return
     asked = tables.asked(_pairs(options, getattr(model, "task", None)), options, ("similarity",))
 
-    def answer(pairs: list[Any]) -> list[tuple[bool, list[float]]]:
+    def answer(pairs: list[tuple[str, str]]) -> list[tuple[bool, list[float]]]:
         values = similarity(model, [one for one, _ in pairs], [other for _, other in pairs], **settings).tolist()
         return [(False, [value]) for value in values]
 

@@ -15,15 +15,17 @@ from kerasbert.cli import terminal
 from kerasbert.cli.outputs import writes
 from kerasbert.errors import InputError
 from kerasbert.progress import Progress
+from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
+    from kerasbert.data.texts import Texts
     from kerasbert.tasks.answer_journal import Journal
-    from kerasbert.tasks.answer_tables import Sheet
+    from kerasbert.tasks.answer_tables import Sheet, Survey
 
 
 WINDOW = 16  # batches that are read at once, and ordered by length
 # texts (or the parts of inputs) -> of each whether it was truncated, and the fields of its answer
-Answer = Callable[[list[Any]], Sequence[tuple[bool, Sequence[Any]]]]
+Answer = Callable[[list[Any]], Sequence[tuple[bool, Sequence[object]]]]
 
 
 def check_texts(texts: Iterable[str], instead: str) -> None:
@@ -136,14 +138,14 @@ class Asked:
             the table does, or is no UTF-8.
     """
 
-    rows: Any
-    survey: Any
+    rows: "Texts"
+    survey: "Survey"
     kind: str
     delimiter: str = ","
     mark: bool = False
 
 
-def asked(rows: Any, options: argparse.Namespace, fields: Sequence[str]) -> Asked:
+def asked(rows: "Texts", options: argparse.Namespace, fields: Sequence[str]) -> Asked:
     """What is to be answered of an opened table, and how it is written (--out, --overwrite, --json).
 
     Args:
@@ -204,10 +206,10 @@ def _print(table: Asked, answer: Answer, sheet: "Sheet", batch: int, progress: P
     """The table on the standard output, as it is answered."""
     cut = 0
 
-    def answered() -> Iterator[tuple[Mapping[str, Any], Sequence[Any] | None]]:
+    def answered() -> Iterator[tuple[Mapping[str, object], Sequence[object] | None]]:
         nonlocal cut
         for window in _windows(table, batch):
-            found: dict[int, Sequence[Any]] = {}
+            found: dict[int, Sequence[object]] = {}
             for numbers, texts in _batches(window, batch):
                 for number, (truncated, values) in zip(numbers, answer(texts), strict=True):
                     found[number], cut = values, cut + truncated
@@ -238,7 +240,7 @@ def _journal(table: Asked, out: str, settings: Mapping[str, object]) -> "Journal
 
 
 def _keep(
-    table: Asked, answer: Answer, sheet: "Sheet", out: str, batch: int, about: Mapping[str, Any], progress: Progress
+    table: Asked, answer: Answer, sheet: "Sheet", out: str, batch: int, about: Mapping[str, object], progress: Progress
 ) -> int:
     """The table as a file: each batch is kept as it is answered, the whole is put in its place."""
     from kerasbert.storage import files
@@ -258,7 +260,7 @@ def _keep(
         progress.clear()
         cut = 0
 
-        def answered() -> Iterator[tuple[Mapping[str, Any], Sequence[Any] | None]]:
+        def answered() -> Iterator[tuple[Mapping[str, object], Sequence[object] | None]]:
             nonlocal cut
             for number, row, _ in itertools.chain.from_iterable(_windows(table, batch)):
                 truncated, values = journal.answer(number) or (False, None)
@@ -279,7 +281,7 @@ def _keep(
     return cut
 
 
-def _windows(table: Asked, batch: int) -> Iterator[list[tuple[int, Mapping[str, Any], Any]]]:
+def _windows(table: Asked, batch: int) -> Iterator[list[tuple[int, Json, object]]]:
     """Number from 0, row and text of the rows, some batches at once.
 
     Raises:
@@ -296,7 +298,7 @@ def _windows(table: Asked, batch: int) -> Iterator[list[tuple[int, Mapping[str, 
         raise InputError(f"{table.rows.path} changed while it was read: give the same command again")
 
 
-def _batches(window: Sequence[tuple[int, Any, Any]], batch: int) -> Iterator[tuple[list[int], list[Any]]]:
+def _batches(window: Sequence[tuple[int, object, object]], batch: int) -> Iterator[tuple[list[int], list[object]]]:
     """The numbers and the texts of a window, those of a like length together: the same batches whenever it is read."""
     from kerasbert.blanks import blank
 
@@ -306,6 +308,8 @@ def _batches(window: Sequence[tuple[int, Any, Any]], batch: int) -> Iterator[tup
         yield [number for number, _ in part], [text for _, text in part]
 
 
-def _size(text: Any) -> int:
+def _size(text: object) -> int:
     """Characters of a text, or of all parts of an input."""
-    return len(text) if isinstance(text, str) else sum(map(_size, text))
+    if isinstance(text, list | tuple):
+        return sum(map(_size, text))
+    return len(text) if isinstance(text, str | bytes) else 0

@@ -4,8 +4,8 @@ import contextlib
 import os
 import select
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, TextIO
 
 # what moves a cursor, clears a screen or renames a window: C0 but tab and line feed, DEL, C1; as json writes them
 _SHOWN = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
@@ -18,14 +18,14 @@ class Plain:
         raw: the stream behind it, for what means them: a progress bar, a table that goes on to a file.
     """
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self.raw = stream
 
     def write(self, text: str) -> int:
         """Write a text; an escape character appears as json writes it."""
         return self.raw.write(text if text.isprintable() else text.translate(_SHOWN))
 
-    def writelines(self, lines: Any) -> None:
+    def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
             self.write(line)
 
@@ -36,7 +36,7 @@ class Plain:
         return getattr(self.raw, name)
 
 
-def raw(stream: Any) -> Any:
+def raw(stream: TextIO | Plain) -> TextIO:
     """The stream behind a Plain, or the stream itself."""
     return stream.raw if isinstance(stream, Plain) else stream
 
@@ -47,8 +47,10 @@ def streams() -> Iterator[None]:
     before = sys.stdin, sys.stdout, sys.stderr
     with contextlib.ExitStack() as opened:
 
-        def there(stream: Any, mode: str) -> Any:
-            return opened.enter_context(open(os.devnull, mode, encoding="utf-8")) if stream is None else stream
+        def there(stream: TextIO | None, mode: Literal["r", "w"]) -> TextIO:
+            if stream is None:
+                stream = opened.enter_context(open(os.devnull, mode, encoding="utf-8"))
+            return stream
 
         sys.stdin = there(sys.stdin, "r")
         sys.stdout, sys.stderr = (Plain(there(stream, "w")) for stream in before[1:])

@@ -4,13 +4,13 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kerasbert.cli.given import check_read
 from kerasbert.cli.options import add_options, given
 from kerasbert.cli.parser import Declare, encoding_option, out_options
 from kerasbert.data.config import RecordsConfig, VocabularyConfig
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import JsonMap
 
 
 def _vocab(options: argparse.Namespace) -> None:
@@ -59,7 +59,7 @@ def _data(options: argparse.Namespace) -> None:
     _keep_languages(Path(options.tokenizer), tokenizer.languages, records.manifest["settings"].get("language_ids"))
 
 
-def _print_shares(manifest: Mapping[str, Any]) -> None:
+def _print_shares(manifest: JsonMap) -> None:
     """What the pairs keep and how their answers are shared out."""
     counts, settings = manifest["counts"], manifest["settings"]
     if "kept_tokens" in counts:

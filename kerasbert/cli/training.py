@@ -8,14 +8,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasbert import registry
 from kerasbert.cli import tables
 from kerasbert.cli.answers import early_task, opened
 from kerasbert.cli.changes import changes_of, objective_of
 from kerasbert.cli.given import check_read
-from kerasbert.cli.options import add_options, flags, given, numbered
+from kerasbert.cli.options import Keywords, add_options, flags, given, numbered
 from kerasbert.cli.parser import (
     Declare,
     answer_options,
@@ -29,6 +29,7 @@ from kerasbert.cli.parser import (
     task_option,
 )
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.training import interruption
 from kerasbert.training.config import FinetuneConfig, TasksConfig
 from kerasbert.training.pretrain_config import PretrainConfig
@@ -132,8 +133,8 @@ def _finetune(options: argparse.Namespace) -> None:
 
 
 def _settings(
-    options: argparse.Namespace, data: "Data", searched: Mapping[str, Sequence[Any]] = MappingProxyType({})
-) -> dict[str, Any]:
+    options: argparse.Namespace, data: "Data", searched: Mapping[str, Sequence[object]] = MappingProxyType({})
+) -> Keywords:
     """The options of a fine-tuning; what is wrong with them, or with small files, is refused before TensorFlow is imported.
 
     Args:
@@ -178,7 +179,7 @@ def _finetune_tasks(options: argparse.Namespace, data: Sequence[str]) -> None:
         print(model.directory)
 
 
-def _alone(settings: Mapping[str, Any]) -> TasksConfig:
+def _alone(settings: Keywords) -> TasksConfig:
     """The options of one of several tasks: of the changes those that are of it alone are another's to check."""
     changes = {path: value for path, value in settings["changes"].items() if not path.startswith("pals.")}
     return TasksConfig(**{**settings, "changes": changes})
@@ -225,7 +226,7 @@ def _grid(options: argparse.Namespace, data: "Data") -> None:
     print(options.out)
 
 
-def _value(said: str, kinds: tuple[type, ...]) -> Any:
+def _value(said: str, kinds: tuple[type, ...]) -> float | str:
     """A value of the grid: a number where the option takes one."""
     for kind in [kind for kind in (int, float) if kind in kinds]:
         try:
@@ -235,7 +236,7 @@ def _value(said: str, kinds: tuple[type, ...]) -> Any:
     return said
 
 
-def _command(options: argparse.Namespace, chosen: dict[str, Any]) -> str:
+def _command(options: argparse.Namespace, chosen: JsonMap) -> str:
     """The line that makes one run of a grid again."""
     words = ["kerasbert", "finetune", options.model, "--task", options.task]
     for name, flag in {"data": "--data", "train": "--train", "dev": "--dev"}.items():

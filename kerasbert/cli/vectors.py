@@ -2,10 +2,9 @@
 
 import argparse
 import json
-from typing import Any
 
 from kerasbert.cli.given import check_read
-from kerasbert.cli.options import numbered
+from kerasbert.cli.options import Keywords, numbered
 from kerasbert.cli.parser import Declare, encoding_option, out_options
 from kerasbert.errors import InputError
 
@@ -22,7 +21,7 @@ def _pair(text: str) -> tuple[int, int]:
 def _vectors(options: argparse.Namespace) -> None:
     from kerasbert.classics import word_vectors
 
-    settings: dict[str, Any] = {name: getattr(options, name) for name in OWN}
+    settings: Keywords = {name: getattr(options, name) for name in OWN}
     settings |= {"most": options.vocabulary, "ngrams": options.ngrams, "skipgram": False if options.cbow else None}
     settings |= {"lowercase": False if options.cased else None}
     settings = {name: value for name, value in settings.items() if value is not None}

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import os
+    from pathlib import Path
 
     import keras
 
 
 class _Package(types.ModuleType):
-    def __call__(self, run: "str | os.PathLike | keras.Model", out: "str | os.PathLike", **options: Any) -> Any:
+    def __call__(self, run: "str | os.PathLike | keras.Model", out: "str | os.PathLike", **options: Any) -> "Path":
         """Write a SavedModel; see `kerasbert.export.saved_model.export`."""
         from kerasbert.export.saved_model import export
 

@@ -3,11 +3,10 @@
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
-from kerasbert.export.messages import message
+from kerasbert.export.messages import Message, message
 from kerasbert.export.serve_check import SUMS, WARM_UP
 from kerasbert.export.server.batching import FILE as BATCHING
 from kerasbert.export.server.examples import APIS
@@ -62,7 +61,7 @@ def _fingerprint(path: Path) -> None:
     """TensorFlow's hashes of the parts, and a number of theirs in the place of a random one."""
     from tensorflow.core.protobuf import fingerprint_pb2
 
-    found: Any = fingerprint_pb2.FingerprintDef.FromString(path.read_bytes())  # its types lack the uuid
+    found: Message = fingerprint_pb2.FingerprintDef.FromString(path.read_bytes())  # its types lack the uuid
     found.uuid = ""
     digest = hashlib.sha256(found.SerializeToString(deterministic=True)).digest()
     found.uuid = str(int.from_bytes(digest[:8], "little"))

@@ -18,7 +18,7 @@ import hashlib
 import json
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from kerasbert import answers
 from kerasbert.errors import InputError, unknown
@@ -27,7 +27,12 @@ from kerasbert.inputs import find as find_input
 from kerasbert.storage.json_view import Json
 from kerasbert.storage.zips import MAX_BYTES, digest, pack, unpack
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
 __all__ = ["MAX_BYTES", "Bundle", "Reads", "Signature", "digest", "pack", "read", "unpack"]
+Part = TypeVar("Part", bound="DataclassInstance")  # a Reads or a Signature
 FORMAT = 3
 ROLES = {"answer": "S", "encode": "S", "prefill": "P", "decode_step": "T"}
 """Role of a signature -> the axis of its buckets: tokens of a text, of a prompt, places of a text that is written."""
@@ -135,12 +140,12 @@ class Bundle:
     litert: str = ""
     digest: str = ""
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
-    recipe: dict[str, Any] = dataclasses.field(default_factory=dict)
+    recipe: Json = dataclasses.field(default_factory=dict)
     plugin: dict[str, str] = dataclasses.field(default_factory=dict)
     assets: dict[str, bytes] = dataclasses.field(default_factory=dict)
     parts: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    options: Json = dataclasses.field(default_factory=dict)
     settings_digest: str = dataclasses.field(default="", compare=False)
 
     def of(self, role: str) -> dict[int, Signature]:
@@ -201,7 +206,7 @@ class Bundle:
         return pack(files)
 
 
-def _without_defaults(part: Any) -> Json:
+def _without_defaults(part: "DataclassInstance") -> Json:
     plain = Reads("", "") if isinstance(part, Reads) else None
     fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
     return {name: value for name, value in fields.items() if plain is None or value != getattr(plain, name)}
@@ -250,7 +255,7 @@ def read(source: str | os.PathLike | bytes) -> Bundle:
     return bundle
 
 
-def _made(kind: type, row: object) -> Any:
+def _made(kind: type[Part], row: object) -> Part:
     """A Reads or a Signature of its json, types checked."""
     if not isinstance(row, dict):
         raise TypeError(f"{row!r:.40} stands where a {kind.__name__} belongs")
@@ -270,7 +275,7 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no number of json")
 
 
-def _check_types(settings: dict[str, Any]) -> None:
+def _check_types(settings: Json) -> None:
     """Every field that is there has the type that `to_json` gives it."""
     kinds: dict[str, type] = dict.fromkeys(("kind", "model", "target", "quantization", "digest"), str)
     kinds |= dict.fromkeys(("labels", "assets", "parts", "columns", "signatures", "inputs"), list)

@@ -3,9 +3,8 @@
 import base64
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +12,7 @@ from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
 from kerasbert.errors import InputError
-from kerasbert.export import messages
+from kerasbert.export import messages, signatures
 from kerasbert.export.server import json_arrays
 from kerasbert.storage.json_view import Json
 
@@ -35,7 +34,7 @@ class Requests:
     answer: str
 
 
-def run(folder: Path, served: Callable[..., Any], inputs: Mapping[str, tf.Tensor]) -> Requests:
+def run(folder: Path, served: signatures.ConcreteFunction, inputs: Mapping[str, tf.Tensor]) -> Requests:
     """Ask `serving_default` for a row.
 
     Args:
@@ -64,7 +63,7 @@ def run(folder: Path, served: Callable[..., Any], inputs: Mapping[str, tf.Tensor
     return Requests(rest, grpc, _json(columns), _json(answer))
 
 
-def _plain(array: np.ndarray) -> Any:
+def _plain(array: np.ndarray) -> list:
     """Nested lists; bytes are text."""
     if array.dtype != object:
         return array.tolist()

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -170,7 +169,7 @@ class Graph:
         pad_id = self.model.tokenizer.pad_id
         return self.network(signatures.masked(self.taken, signatures.checked(given), pad_id, bounds(self.model)))
 
-    def traced(self) -> dict[str, Any]:
+    def traced(self) -> dict[str, signatures.ConcreteFunction]:
         """The concrete function of each signature."""
         texts = specs_of(self.model, [table.setting for table in self.choices])
         ids = {each.name: tf.TensorSpec(each.open_shape, each.dtype) for each in self.taken}

@@ -7,12 +7,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from kerasbert.data.reading import numbered_lines
 from kerasbert.errors import InputError
 from kerasbert.export.client import CallError, Client
-from kerasbert.storage.json_view import Json, unrepeated
+from kerasbert.storage.json_view import Json, JsonMap, unrepeated
 
 TEXTS = (  # of 3 to 60 words
     "a gripping film",
@@ -25,13 +24,13 @@ TEXTS = (  # of 3 to 60 words
 SHARES = (50, 95, 99)
 
 
-def sample(inputs: Mapping[str, str]) -> list[dict[str, Any]]:
+def sample(inputs: Mapping[str, str]) -> list[Json]:
     """Rows for a signature's inputs, such as {"text": "DT_STRING [-1]"}: texts, lists of two texts, and the number 2.
 
     Raises:
         InputError: an input of another kind.
     """
-    made: dict[str, list[Any]] = {}
+    made: dict[str, list[object]] = {}
     for name, kind in inputs.items():
         dtype, _, axes = kind.partition(" ")
         count = axes.count(",") + 1
@@ -52,7 +51,7 @@ def read(path: str | os.PathLike) -> list[Json]:
     Raises:
         InputError: a line that is none, or has other inputs than the first.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     for number, line in numbered_lines(path):
         if not line.strip():
             continue
@@ -145,7 +144,7 @@ def percentile(seconds: Sequence[float], share: float) -> float | None:
     return round(1000 * sorted(seconds)[max(0, int(rank) - 1)], 2)
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(found: JsonMap) -> str:
     """What `measure` gives, for a reader."""
     lines = [
         f"{found['requests']} requests of {found['batch']} row{'s' * (found['batch'] > 1)}, {found['concurrency']} at once, "

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasbert import __version__
 from kerasbert.errors import InputError
@@ -26,6 +26,8 @@ from kerasbert.tasks.task import task_with
 
 if TYPE_CHECKING:
     import keras
+
+    from kerasbert.tasks.base import TaskKind
 
 
 NEEDS = "import tensorflow_text before tf.saved_model.load: it brings the operations of the tokenizer"
@@ -78,7 +80,7 @@ def _sealed(card: bytes) -> bool:
     return seal.decode(errors="replace") == f"{hashlib.sha256(text).hexdigest()} -->\n"
 
 
-def _of_run(directory: Any, tag: str, name: str) -> tuple[list[str], list[str]]:
+def _of_run(directory: str | os.PathLike | None, tag: str, name: str) -> tuple[list[str], list[str]]:
     """`front_matter` and `_made` of a model's directory; of one that holds no metrics, or damaged ones, the least."""
     with contextlib.suppress(InputError, OSError, TypeError, ValueError, AttributeError):
         if directory is not None and (Path(directory) / "dev.json").is_file():
@@ -177,7 +179,7 @@ def _of_ids(model: "keras.Model") -> str:
     return f"{listed}, {'int32 [B, S]' if {each.axes for each in taken} == {'BS'} else 'by their axes'}"
 
 
-def _of_options(kind: Any) -> str:
+def _of_options(kind: "TaskKind") -> str:
     """What the signature `options` takes, a line; nothing where there is none."""
     if not kind.call_options:
         return ""

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
+from kerasbert.answers.base import Outputs
 from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
 from kerasbert.export import beside, card_requests, graphs, model_card, rounded, signatures
@@ -99,7 +100,7 @@ def export(
     return Path(out)
 
 
-def _fill(folder: Path, model: Any, whole: Any, longest: int, precision: str) -> None:
+def _fill(folder: Path, model: "keras.Model", whole: "keras.Model", longest: int, precision: str) -> None:
     """Write a SavedModel and what stands beside it, compared with the `whole` model in float32."""
     _write(model, folder, longest)
     served = tf.saved_model.load(str(folder)).signatures
@@ -114,7 +115,7 @@ def _fill(folder: Path, model: Any, whole: Any, longest: int, precision: str) ->
     beside.sums(folder)
 
 
-def _probes(model: "keras.Model") -> list[Any]:
+def _probes(model: "keras.Model") -> list[object]:
     """Inputs that a SavedModel is compared on and warmed up with."""
     return kind_of(model).probes(PROBES, len(graphs.text_names(model)))
 
@@ -126,7 +127,7 @@ def _given(model: "keras.Model", texts: Sequence[object]) -> dict[str, tf.Tensor
     return signatures.given(kind_of(model), graphs.text_names(model), texts) | settings
 
 
-def _warm_up(model: "keras.Model", served: Any) -> list[beside.Request]:
+def _warm_up(model: "keras.Model", served: signatures.Signatures) -> list[beside.Request]:
     """Requests of every signature, of one text and of several, which are two graphs; they were answered here."""
     texts, kind = _probes(model), kind_of(model)
     requests: list[tuple[str, dict[str, tf.Tensor]]] = []
@@ -142,7 +143,7 @@ def _warm_up(model: "keras.Model", served: Any) -> list[beside.Request]:
     return [(name, inputs, served[name](**inputs)) for name, inputs in requests]
 
 
-def _filled(model: "keras.Model", signature: Any, count: int) -> dict[str, tf.Tensor]:
+def _filled(model: "keras.Model", signature: signatures.ConcreteFunction, count: int) -> dict[str, tf.Tensor]:
     """Inputs of a signature: rows of WARM tokens or words."""
     trained = getattr(getattr(model, "task", None), "settings", {})
     found = {}
@@ -169,8 +170,8 @@ def _write(model: "keras.Model", folder: Path, longest: int) -> None:
 
 
 def _expected(
-    model: "keras.Model", texts: Sequence[object], served: Mapping[str, object], longest: int
-) -> tuple[str, Any]:
+    model: "keras.Model", texts: Sequence[object], served: Mapping[str, tf.Tensor], longest: int
+) -> tuple[str, Outputs]:
     """The output that is compared, and what it is to be of each text."""
     if isinstance(model, graphs.OwnModel):
         name = next(name for name in served if name != "truncated")
@@ -181,7 +182,7 @@ def _expected(
     return kind.output, [kind.probabilities(row) for row in predict.outputs_of(model, encoded, longest)]
 
 
-def _compare(model: "keras.Model", signed: Any, longest: int, precision: str) -> str:
+def _compare(model: "keras.Model", signed: signatures.Signatures, longest: int, precision: str) -> str:
     """Refuse a SavedModel that answers differently from the model in float32, and say how far one in bfloat16 is from it.
 
     Args:
@@ -222,7 +223,7 @@ def _compare(model: "keras.Model", signed: Any, longest: int, precision: str) ->
     return ""
 
 
-def difference(wanted: Any, received: object, where: str = "answers") -> str:
+def difference(wanted: object, received: object, where: str = "answers") -> str:
     """Where two json values differ, numbers by more than TOLERANCE; empty where they do not.
 
     Of objects the fields that were received count: a graph may leave some out.

@@ -8,12 +8,18 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import numpy as np
+    import tensorflow as tf
+
     from kerasbert.storage.json_view import Json
+
+    Inputs = dict[str, tf.Tensor]
+    Signatures = Mapping[str, Callable[..., Mapping[str, tf.Tensor]]]  # of a SavedModel: called with the inputs by name
 
 WARM_UP = "assets.extra/tf_serving_warmup_requests"
 SUMS = "SHA256SUMS"
@@ -43,7 +49,7 @@ def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
         at += size
 
 
-def tensors(message: bytes, number: int) -> dict[str, Any]:
+def tensors(message: bytes, number: int) -> "dict[str, np.ndarray]":
     """A map of tensors by name, of a request or a response."""
     import tensorflow as tf
     from tensorflow.core.framework.tensor_pb2 import TensorProto
@@ -83,7 +89,7 @@ def operators(folder: Path) -> set[str]:
     return found
 
 
-def differs(name: str, wanted: Any, received: Any) -> str:
+def differs(name: str, wanted: "np.ndarray", received: "np.ndarray") -> str:
     """Where an output is another one than the recorded."""
     if wanted.shape != received.shape or wanted.dtype.kind != received.dtype.kind:
         return f"{name} has the shape {received.shape}, recorded {wanted.shape}"
@@ -94,7 +100,7 @@ def differs(name: str, wanted: Any, received: Any) -> str:
     return "" if (wanted == received).all() else f"{name} is another one than recorded"
 
 
-def answered(served: Any, records: list[bytes], report: "Json") -> dict[str, dict[str, Any]]:
+def answered(served: "Signatures", records: list[bytes], report: "Json") -> "dict[str, Inputs]":
     """Replay the warm-up; the last request of one row of each signature."""
     import tensorflow as tf
 
@@ -117,7 +123,7 @@ def answered(served: Any, records: list[bytes], report: "Json") -> dict[str, dic
     return requests
 
 
-def timed(served: Any, requests: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+def timed(served: "Signatures", requests: "dict[str, Inputs]") -> dict[str, dict[str, float]]:
     """Milliseconds of the first call after the warm-up, and the median of later ones."""
     found = {}
     for name, given in sorted(requests.items()):

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -14,9 +14,11 @@ from kerasbert.text.base import Tokenizer
 ROWS = 64  # that the graph runs at once, where an input is several
 GROUP = 16  # of like length, where an input is a row
 AXES = {1: "[B]", 2: "[B, C]"}
+ConcreteFunction = tf.types.experimental.ConcreteFunction
+Signatures = Mapping[str, ConcreteFunction]  # of a SavedModel, by their names: called with the inputs by theirs
 
 
-def traced(function: Callable[[dict], dict], specs: Mapping[str, tf.TensorSpec]) -> Any:
+def traced(function: Callable[[dict], dict], specs: Mapping[str, tf.TensorSpec]) -> ConcreteFunction:
     """A function of a dict as a graph of arguments with the names of the dict, after which a signature names its inputs."""
     names = list(specs)
 
@@ -256,7 +258,7 @@ def in_chunks(run: Callable[[dict], dict], packed: dict[str, tf.Tensor], most: i
         return [number + 1, *(_joined(each, outputs[name]) for name, each in zip(names, done))]
 
     shapes = [tf.TensorShape([]), *(tf.TensorShape([None, *first[name].shape[1:]]) for name in names)]
-    state: list[Any] = [tf.constant(1), *(first[name] for name in names)]
+    state: list[tf.Tensor] = [tf.constant(1), *(first[name] for name in names)]
     _, *whole = tf.while_loop(lambda number, *_: number < chunks, body, state, shapes)
     return dict(zip(names, whole))
 

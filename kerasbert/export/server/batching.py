@@ -3,10 +3,9 @@
 import asyncio
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -59,7 +58,7 @@ def parameters(folder: Path) -> Parameters | None:
 class _Call:
     inputs: Arrays
     rows: int
-    joins: Any  # calls of equal `joins` can be one batch
+    joins: object  # calls of equal `joins` can be one batch
     length: float  # a row's size: calls of like length are joined first
     since: float
     answer: asyncio.Future
@@ -110,7 +109,7 @@ class Queue:
             parts.append(await self._wait(part, _rows(part) or 1, joins, check=first == 0))
         return {name: np.concatenate(_filled([part[name] for part in parts])) for name in parts[0]}
 
-    async def _wait(self, inputs: Arrays, rows: int, joins: Any, check: bool = True) -> Arrays:
+    async def _wait(self, inputs: Arrays, rows: int, joins: object, check: bool = True) -> Arrays:
         most = self.limits.rows * self.limits.batches
         if check and self.rows >= most:
             raise CallError("UNAVAILABLE", f"{most} rows wait for this signature, the most that may: try again later")
@@ -125,7 +124,7 @@ class Queue:
             self._task(self._take_all())
         return await call.answer
 
-    def _task(self, coroutine: Any) -> None:
+    def _task(self, coroutine: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)

@@ -1,12 +1,11 @@
 """TF Serving's Classify and Regress: tf.Examples to rows of a signature, and its results (classifier.cc, regressor.cc)."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kerasbert.export.messages import bytes_array, message
+from kerasbert.export.messages import Message, bytes_array, message
 from kerasbert.export.server.json_arrays import as_bytes, is_base64, parsed
 from kerasbert.export.server.models import Version
 from kerasbert.export.status import CallError, invalid
@@ -14,6 +13,9 @@ from kerasbert.export.status import CallError, invalid
 KEYS = frozenset({"signature_name", "context", "examples"})
 INT64, FLOAT = 1 << 63, float(np.finfo("float32").max)
 JSON = {type(None): "Null", dict: "Object", list: "Array"}
+
+
+Result = float | list[list]  # of an example: a number, or [label, score] of each class
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +76,7 @@ def _example(value: object) -> bytes:
     return example.SerializeToString(deterministic=True)
 
 
-def _add(feature: Any, where: str, value: object) -> str:
+def _add(feature: Message, where: str, value: object) -> str:
     """Put a value into a feature -> the type that it has there."""
     if isinstance(value, str) or is_base64(value):
         feature.bytes_list.value.append(as_bytes(value, where))
@@ -111,7 +113,7 @@ def signature_of(version: Version, api: Api, name: str) -> str:
     return name
 
 
-async def answer(version: Version, api: Api, name: str, rows: np.ndarray) -> list[Any]:
+async def answer(version: Version, api: Api, name: str, rows: np.ndarray) -> list[Result]:
     """Of each example its result: [label, score] of each class, or a number.
 
     Args:
@@ -142,10 +144,10 @@ def _fits(name: str, value: np.ndarray, axes: tuple[int, ...], rows: int) -> boo
     return whole and value.ndim in axes and len(value) == rows and value.dtype == ("O" if name == "classes" else "f4")
 
 
-def fill(response: Any, api: Api, results: list[Any]) -> None:
+def fill(response: Message, results: Sequence[Result]) -> None:
     """Put results into a ClassificationResponse or RegressionResponse."""
     for each in results:
-        if api.verb == "regress":
+        if not isinstance(each, list):
             response.result.regressions.add(value=each)
             continue
         classes = response.result.classifications.add().classes

@@ -8,7 +8,6 @@ import re
 import socket
 import zlib
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import h11
 
@@ -90,7 +89,8 @@ class HttpServer:
         await asyncio.gather(*self.connections, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task: Any = asyncio.current_task()
+        task = asyncio.current_task()
+        assert task is not None  # a stream's callback runs in one
         one, most = _Connection(self, task, reader, writer), self.limits.connections
         try:
             with contextlib.suppress(ConnectionError, TimeoutError, h11.LocalProtocolError, asyncio.CancelledError):
@@ -158,7 +158,7 @@ class _Connection:
         await self._send(status, JSON, problem(line), b"")
         await self._linger()
 
-    async def _event(self) -> Any:
+    async def _event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """The next of h11's events; a client that takes too long is refused, one that sent nothing is left."""
         begun = self.http.trailing_data[0] != b""
         try:

@@ -4,11 +4,11 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping, Set
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
-from kerasbert.export.messages import TYPES
+from kerasbert.export.messages import TYPES, Message
 from kerasbert.export.status import invalid
 from kerasbert.storage.json_view import Json
 
@@ -59,7 +59,7 @@ def request(body: bytes) -> Json:
     return found
 
 
-def arrays(request: Mapping[str, object], definition: Any) -> dict[str, np.ndarray]:
+def arrays(request: Mapping[str, object], definition: Message) -> dict[str, np.ndarray]:
     """The inputs of a request.
 
     Args:
@@ -80,7 +80,7 @@ def arrays(request: Mapping[str, object], definition: Any) -> dict[str, np.ndarr
     return {name: _array(each, types[name], f"input {name}") for name, each in value.items()}
 
 
-def _of_rows(rows: Any, types: Mapping[str, str], optional: set[str]) -> dict[str, np.ndarray]:
+def _of_rows(rows: object, types: Mapping[str, str], optional: set[str]) -> dict[str, np.ndarray]:
     """The inputs of `instances`: objects, or values where there is one input."""
     if not isinstance(rows, list):
         raise invalid("Expecting 'instances' to be a list/array")
@@ -110,7 +110,7 @@ def _check_names(given: Mapping[str, object], types: Mapping[str, str], optional
         raise invalid(f"{where} does not have named input: {_short(extra[0])}. {expected}")
 
 
-def _array(value: Any, dtype: str, where: str) -> np.ndarray:
+def _array(value: object, dtype: str, where: str) -> np.ndarray:
     """A value, or lists of values, as an array."""
     shape: list[int] = []
     level = value
@@ -125,7 +125,7 @@ def _array(value: Any, dtype: str, where: str) -> np.ndarray:
             if not isinstance(each, list) or len(each) != size:
                 got = f"list of {len(each)}" if isinstance(each, list) else "value"
                 raise invalid(f"{where}: Encountered {got} at level {depth}, expected a list of size: {size}")
-        values = [item for each in values for item in each]
+        values = [item for each in values if isinstance(each, list) for item in each]
     found = np.empty(len(values), dtype or object)
     try:
         found[:] = [_value(each, dtype, where) for each in values]
@@ -136,7 +136,7 @@ def _array(value: Any, dtype: str, where: str) -> np.ndarray:
 
 def _value(value: object, dtype: str, where: str) -> object:
     kind = type(value)
-    if dtype == "object" and (kind is str or is_base64(value)):
+    if dtype == "object" and (isinstance(value, str) or is_base64(value)):
         return as_bytes(value, where)
     fits = {"bool": kind is bool, "object": False, "": False}
     if fits.get(dtype, kind is int or (dtype in FLOATS and kind is float)):
@@ -145,7 +145,7 @@ def _value(value: object, dtype: str, where: str) -> object:
     raise invalid(f"{where}: JSON Value: {_short(value)} is not of expected type: {expected}")
 
 
-def as_bytes(value: Any, where: str) -> bytes:
+def as_bytes(value: str | Mapping[str, str], where: str) -> bytes:
     """The bytes of a string, or of {"b64": ...}.
 
     Raises:
@@ -162,7 +162,7 @@ def as_bytes(value: Any, where: str) -> bytes:
         raise invalid(f"{where}: Unable to base64 decode {_short(value['b64'])}") from None
 
 
-def is_base64(value: object) -> bool:
+def is_base64(value: object) -> TypeGuard[dict[str, str]]:
     return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)
 
 
@@ -199,7 +199,7 @@ def _json(value: np.ndarray, binary: bool) -> object:
         return value.tolist()
     flat = value.ravel().tolist()
     if binary:
-        texts: list[Any] = [{"b64": base64.b64encode(each).decode()} for each in flat]
+        texts: list[object] = [{"b64": base64.b64encode(each).decode()} for each in flat]
     else:
         texts = [each.decode("utf-8", "replace") for each in flat]
     found = np.empty(len(texts), object)

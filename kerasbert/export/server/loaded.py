@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -44,8 +43,12 @@ class Loaded:
             raise ValueError("it has no signature to call")
         of = messages.message("SignatureDef").FromString
         self.definitions = {name: of(each.SerializeToString()) for name, each in served.items()}
-        json: Any = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
-        self.described = {name: json_format.MessageToDict(each, **json) for name, each in served.items()}
+        self.described = {
+            name: json_format.MessageToDict(
+                each, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+            )
+            for name, each in served.items()
+        }
         self._warm_up(folder / WARM_UP)
 
     def _warm_up(self, path: Path) -> None:
@@ -72,7 +75,7 @@ class Loaded:
             except (CallError, ValueError) as error:
                 raise ValueError(f"warm-up request {number + 1} is refused: {error}") from error
 
-    def definition(self, name: str) -> Any:
+    def definition(self, name: str) -> messages.Message:
         """The SignatureDef of a name, "" for the default.
 
         Raises:

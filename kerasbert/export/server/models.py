@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from kerasbert.export.server import batching, folders
 from kerasbert.export.server.metrics import Metrics
 from kerasbert.export.server.said import fault, say
 from kerasbert.export.status import CallError
+
+if TYPE_CHECKING:
+    from kerasbert.export.server.loaded import Loaded
 
 
 class Version:
@@ -24,7 +27,7 @@ class Version:
         number: int. loaded: a `loaded.Loaded`. queue: makes a Queue of a function.
     """
 
-    def __init__(self, number: int, loaded: Any, queue: Callable[[batching.Run], batching.Queue]) -> None:
+    def __init__(self, number: int, loaded: "Loaded", queue: Callable[[batching.Run], batching.Queue]) -> None:
         self.number, self.loaded, self._queue = number, loaded, queue
         self.queues: dict[str, batching.Queue] = {}
 

@@ -4,7 +4,8 @@ import asyncio
 import json
 import re
 import urllib.parse
-from typing import Any
+
+import numpy as np
 
 from kerasbert.export.server import examples, json_arrays
 from kerasbert.export.server.examples import APIS, Api
@@ -68,7 +69,7 @@ class Rest:
         )
 
     async def _predicted(self, chosen: Version, body: bytes) -> bytes:
-        def read() -> tuple[str, Any, bool]:
+        def read() -> tuple[str, dict[str, np.ndarray], bool]:
             request = json_arrays.request(body)
             signature = request.get("signature_name") or "serving_default"
             if signature not in chosen.loaded.definitions:

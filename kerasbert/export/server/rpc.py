@@ -2,13 +2,12 @@
 
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from kerasbert.export.messages import PACKAGE, STATES, array, fill, message, serialized
+from kerasbert.export.messages import PACKAGE, STATES, Message, array, fill, message, serialized
 from kerasbert.export.server import examples
 from kerasbert.export.server.examples import APIS, Api
 from kerasbert.export.server.metrics import Metrics
@@ -17,7 +16,7 @@ from kerasbert.export.server.rest import unlabelled
 from kerasbert.export.server.said import fault
 from kerasbert.export.status import CODES, CallError, invalid
 
-Method = Callable[[Any], Awaitable[Any]]
+Method = Callable[[Message], Awaitable[Message]]
 SENTENCE = 2000  # bytes, up to 6000 as gRPC sends them: clients refuse a status of more than 8 kB
 
 
@@ -47,18 +46,18 @@ class Rpc:
             handlers = {name: _handler(name, *method) for name, method in methods.items()}
             server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(f"{PACKAGE}.{service}", handlers)])
 
-    def _version(self, spec: Any) -> Version:
+    def _version(self, spec: Message) -> Version:
         if spec.version_label:
             raise unlabelled(spec.version_label)
         model = self.models.named(spec.name)
         return model.find(_number(spec, model))
 
-    async def _counted(self, method: Method, request: Any) -> Any:
+    async def _counted(self, method: Method, request: Message) -> Message:
         name = request.model_spec.name
         with self.metrics.counted(name if name in self.models else "", "grpc"):
             return await method(request)
 
-    async def _predicted(self, request: Any) -> Any:
+    async def _predicted(self, request: Message) -> Message:
         chosen = self._version(request.model_spec)
         signature = request.model_spec.signature_name or "serving_default"
         known = chosen.loaded.definition(signature).outputs
@@ -79,18 +78,18 @@ class Rpc:
         _spec(response.model_spec, request.model_spec.name, chosen.number, signature)
         return response
 
-    async def _of_examples(self, api: Api, request: Any) -> Any:
+    async def _of_examples(self, api: Api, request: Message) -> Message:
         chosen = self._version(request.model_spec)
         name = examples.signature_of(chosen, api, request.model_spec.signature_name)
         if not len(rows := serialized(request.input)):
             raise invalid("Input is empty.")
         results = await examples.answer(chosen, api, name, rows)
         response = message(f"{api.noun.title()}Response")()
-        examples.fill(response, api, results)
+        examples.fill(response, results)
         _spec(response.model_spec, request.model_spec.name, chosen.number, name)
         return response
 
-    async def _metadata(self, request: Any) -> Any:
+    async def _metadata(self, request: Message) -> Message:
         if list(request.metadata_field) != ["signature_def"]:
             raise invalid("metadata_field must be ['signature_def']")
         chosen = self._version(request.model_spec)
@@ -102,7 +101,7 @@ class Rpc:
         _spec(response.model_spec, request.model_spec.name, chosen.number)
         return response
 
-    async def _status(self, request: Any) -> Any:
+    async def _status(self, request: Message) -> Message:
         spec = request.model_spec
         model = self.models.named(spec.name, "Could not find any versions of model {}")
         response = message("GetModelStatusResponse")()
@@ -112,13 +111,13 @@ class Rpc:
         return response
 
 
-def _number(spec: Any, model: Model) -> int | None:
+def _number(spec: Message, model: Model) -> int | None:
     """The version that is asked for, None for the newest: OpenVINO's client says so by a 0."""
     number = spec.version.value if spec.HasField("version") else 0
     return number if number or (spec.HasField("version") and 0 in model.versions) else None
 
 
-def _spec(spec: Any, name: str, number: int, signature: str = "") -> None:
+def _spec(spec: Message, name: str, number: int, signature: str = "") -> None:
     spec.name, spec.signature_name, spec.version.value = name, signature, number
 
 

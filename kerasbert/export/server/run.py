@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import grpc.aio
 
@@ -48,7 +47,7 @@ class Settings:
     max_body: int = 16 << 20
     timeout: float = 60.0
     grace: float = 30.0
-    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    changes: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
 def run(settings: Settings) -> int:
@@ -220,11 +219,11 @@ def connections() -> int:
     return most if files == resource.RLIM_INFINITY else max(1, min(most, (files - OTHER_FILES) // 2))
 
 
-def teller() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+def teller() -> Callable[[asyncio.AbstractEventLoop, dict[str, object]], None]:
     """What tells of that which the loop cannot do, such as to take a connection where no file may be opened: a line a minute."""
     told: dict[str, float] = {}
 
-    def tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def tell(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
         if not isinstance(error, OSError):
             return loop.default_exception_handler(context)
