@@ -6,13 +6,14 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kerasbert import __version__
 from kerasbert.blanks import blank, nothing_to_read, one_line
 from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.lines import standard_input
+from kerasbert.cli.options import Keywords
 from kerasbert.cli.parser import (
     Declare,
     Parser,
@@ -32,6 +33,7 @@ from .commands import quantize_aware as aware
 from .commands.running import load, loading, pair_option, runtime_options
 
 if TYPE_CHECKING:
+    from kerasbert.answers.generation import Generation
     from .runtime import Runner
 
 EXAMPLES = {
@@ -48,6 +50,7 @@ EXAMPLES = {
     "benchmark": "kerasbert-mobile benchmark reviews.tflite --texts texts.txt",
     "inspect": "kerasbert-mobile inspect reviews.tflite",
 }
+Parsed = TypeVar("Parsed")
 DEVICE = ("run", "nearest", "index", "verify", "benchmark", "inspect")  # commands that need no TensorFlow
 
 
@@ -224,7 +227,7 @@ def _plain(text: str, where: str) -> str:
     return text
 
 
-def _parsed(parse: Callable[..., Any], text: str, *how: Any) -> Any:
+def _parsed(parse: Callable[..., Parsed], text: str, *how: object) -> Parsed | str:
     """The parts of an input from a line; an empty line is an empty input."""
     if blank(text):
         return ""
@@ -234,13 +237,13 @@ def _parsed(parse: Callable[..., Any], text: str, *how: Any) -> Any:
         raise TextError(0, error) from error
 
 
-def _table(options: argparse.Namespace, model: "Runner", settings: dict[str, Any]) -> tuple[int, int]:
+def _table(options: argparse.Namespace, model: "Runner", settings: Keywords) -> tuple[int, int]:
     """Answer a table as `kerasbert predict` does: how many texts, and how many of them were truncated."""
     rows = samples.opened(options.data, model.bundle, model.kind, options.text_column, options.text_b_column)
     asked = tables.asked(rows, options, model.kind.columns)
     fields, names = model.kind.columns, ("windows", "delegate", "encoding", "delimiter", "columns")
 
-    def answer(texts: list[Any]) -> list[tuple[bool, list[Any]]]:
+    def answer(texts: list[object]) -> list[tuple[bool, list[object]]]:
         found = ((answer, answer.to_json()) for answer in model(texts, **settings))
         return [(bool(answer.truncated), [value[name] for name in fields]) for answer, value in found]
 
@@ -254,7 +257,7 @@ def _table(options: argparse.Namespace, model: "Runner", settings: dict[str, Any
     return asked.survey.count - asked.survey.absent, cut
 
 
-def _show(options: argparse.Namespace, model: "Runner", said: _Said, settings: dict[str, Any]) -> None:
+def _show(options: argparse.Namespace, model: "Runner", said: _Said, settings: Keywords) -> None:
     """Answer the texts of the command, or the lines of the standard input as they come; one that cannot be is told."""
     check_read(options, "stream", *(["pair"] if len(model.bundle.parts) < 2 or _of_two(model) else []))
     stream = None if options.texts else standard_input(options)
@@ -282,11 +285,12 @@ def _show(options: argparse.Namespace, model: "Runner", said: _Said, settings: d
     tables.tell(stream.told() if stream else ())
 
 
-def _streamed(model: "Runner", text: object, settings: dict[str, Any]) -> Any:
+def _streamed(model: "Runner", text: object, settings: Keywords) -> "Generation":
     """The answer of a text that is printed as its tokens come, in one line."""
     stream = model.stream(text, language=settings["language"], **settings["options"])
     for piece in stream:
         print(" ".join(f"{piece}.".splitlines())[:-1], end="", flush=True)  # a break at its end is a blank too
+    assert stream.answer is not None  # the loop went to its end
     return stream.answer
 
 
@@ -323,7 +327,7 @@ def _benchmark(options: argparse.Namespace) -> None:
             print(f"{name:18} {shown}")
 
 
-def _timed(path: Path, options: argparse.Namespace) -> list[Any]:
+def _timed(path: Path, options: argparse.Namespace) -> list[samples.Sample]:
     """The texts of --texts, as a .tflite or the model of a directory reads them."""
     if not path.is_dir():
         from kerasbert import answers

@@ -42,7 +42,7 @@ def check_kind_journey(
     if case.learns:
         rows = {"train": case.source, "dev": case.source}
         with case.blamed("fine-tuning"):
-            settings: dict[str, Any] = {"steps": STEPS, "batch": 4, "length": LENGTH, "quiet": True}
+            settings = {"steps": STEPS, "batch": 4, "length": LENGTH, "quiet": True}
             kb.finetune(case.model.encoder, declared, rows, out=folder / "kind-run", **settings)
             case.model = kb.load(folder / "kind-run")
         with case.blamed("evaluating"):

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from kerasbert import children
 from kerasbert.storage.json_view import Json
@@ -19,6 +19,10 @@ from . import golden, samples
 from .runtime import Runner
 from .runtime.system import delegates
 from .runtime.system.quiet import unheard
+
+if TYPE_CHECKING:
+    from kerasbert.answers.generation import GenerationKind
+
 
 LAUNCHES = 3
 CHILD = """
@@ -46,7 +50,7 @@ print(json.dumps([model.model.name, peak()]))
 """
 
 
-def launches(path: Path, text: object, how: dict[str, Any]) -> Json:
+def launches(path: Path, text: object, how: Json) -> Json:
     """Fresh processes, without packed weights and with them: ms to load (imports included) and to the first answer, peak MB.
 
     Args:
@@ -57,7 +61,7 @@ def launches(path: Path, text: object, how: dict[str, Any]) -> Json:
         delegate that packs no weights; {} where the system starts no processes.
     """
     environment = children.environment(sys.path)
-    found: dict[str, Any] = {}
+    found: Json = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(OSError, ValueError):
         for name in ("cold", "cached") if how["delegate"] == delegates.XNNPACK else ("cold",):
             rows = []
@@ -73,7 +77,7 @@ def launches(path: Path, text: object, how: dict[str, Any]) -> Json:
     return found
 
 
-def memory(path: Path, how: dict[str, Any], plain: bool = True) -> dict[str, float]:
+def memory(path: Path, how: Json, plain: bool = True) -> dict[str, float]:
     """Interpreter -> peak MB of a fresh process that used every length of a file, nothing packed before.
 
     Args:
@@ -99,7 +103,7 @@ def use_every_length(runner: Runner) -> None:
     for text in [*map(runner.kind.example, sorted(more, key=lambda each: len(str(each)))), *filling]:
         runner.timed(text)  # one length after the other: what grows is copied
     if not runner.bundle.answering:
-        kind: Any = runner.kind
+        kind = cast("GenerationKind", runner.kind)
         runner.follow(runner.rows(filling[-1])[0], [runner.tokenizer.sep_id] * (kind.target_length - 1))
 
 
@@ -129,8 +133,10 @@ def tokens_per_second(runner: Runner, texts: Sequence[object]) -> dict[str, int]
     return found
 
 
-def _flat(text: Any) -> list[Any]:
-    return [text] if isinstance(text, str | bytes) else [each for part in text for each in _flat(part)]
+def _flat(text: object) -> list[str | bytes]:
+    if isinstance(text, str | bytes):
+        return [text]
+    return [each for part in text for each in _flat(part)] if isinstance(text, list | tuple) else []
 
 
 def delegated(path: Path) -> Json:
@@ -140,7 +146,7 @@ def delegated(path: Path) -> Json:
     except ImportError:
         return {}
     with unheard(), contextlib.suppress(RuntimeError, ValueError, AttributeError):
-        interpreter: Any = Interpreter(model_path=str(path))
+        interpreter = Interpreter(model_path=str(path))
         interpreter.allocate_tensors()
         own, taken, pieces = delegates.taken(interpreter)
         return {"operators": own, "xnnpack": taken, "pieces": pieces, "share": round(taken / own, 3)}

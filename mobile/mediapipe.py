@@ -10,7 +10,6 @@ import functools
 import string
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import flatbuffers
 import numpy as np
@@ -134,7 +133,7 @@ class Table:
     A value is a str, a Table, a list of them, or an int (one byte: an enum).
     """
 
-    def __init__(self, size: int, fields: dict[int, Any]) -> None:
+    def __init__(self, size: int, fields: dict[int, object]) -> None:
         self.size, self.fields = size, {number: value for number, value in fields.items() if value not in (None, [])}
 
     def write(self, builder: flatbuffers.Builder) -> int:

@@ -23,12 +23,14 @@ from kerasbert.training.runs import TOKEN_LENGTHS, data_of, description_of
 from kerasbert.training.splits import measured
 from . import mediapipe, samples
 from .options import Texts
+from .samples import Sample
 
 if TYPE_CHECKING:
     import keras
 
     from kerasbert.tasks.base import Task
 
+Targets = np.ndarray | Sequence[object]  # of labelled texts, one for each
 GENERATED = 200
 ENOUGH = 100  # texts that tell how long others are
 ROWS = 1000  # of a run's own, most that its file is judged by
@@ -37,7 +39,7 @@ VOUCHING = 100  # labelled rows from which on their metric alone may say that a 
 MADE = "generated from the vocabulary"  # where texts come from that nobody gave
 
 
-def opened(run: "str | os.PathLike | keras.Model", task: str | None = None) -> tuple[Any, str]:
+def opened(run: "str | os.PathLike | keras.Model", task: str | None = None) -> tuple["keras.Model", str]:
     """The model of a directory, or the model itself, and its name such as `bert/base`."""
     name = ""
     if isinstance(run, str | os.PathLike):
@@ -64,7 +66,7 @@ def is_pair(model: "keras.Model") -> bool:
     return bool(task and task.pair)
 
 
-def read_of_texts(built: Any) -> list[inputs.Input]:
+def read_of_texts(built: "keras.Model") -> list[inputs.Input]:
     """What a model's programs on a phone read of texts; the number of a text in its call (axes "B") the runtime counts itself."""
     return [each for each in inputs.used(predict.declared(built), predict.settings_of(built)) if each.axes != "B"]
 
@@ -84,7 +86,7 @@ def check_places(declared: Sequence[inputs.Input], rows: Sequence[inputs.Row]) -
             )
 
 
-def _reads(built: Any, declared: Iterable[inputs.Input], target: str, words: bool) -> tuple[Reads, ...]:
+def _reads(built: "keras.Model", declared: Iterable[inputs.Input], target: str, words: bool) -> tuple[Reads, ...]:
     """What a file says of its inputs; `words`: whether MediaPipe pads them by the tokenizer's own piece."""
     task, reads = getattr(built, "task", None), []
     for each in declared:
@@ -100,7 +102,7 @@ def _reads(built: Any, declared: Iterable[inputs.Input], target: str, words: boo
 
 
 def about(
-    built: Any,
+    built: "keras.Model",
     signatures: Mapping[int, str] | Sequence[Signature],
     any_length: bool = False,
     target: str = "kerasbert",
@@ -150,7 +152,7 @@ def columns_of(task: "Task") -> tuple[str, ...]:
     return () if tuple(task.asked) == TEXT else tuple(task.asked)
 
 
-def sources(task: "Task", texts: Sequence[object]) -> list[Any]:
+def sources(task: "Task", texts: Sequence[Sample]) -> list[Sample]:
     """What a file is asked of rows (`Rows.texts`): where it writes texts the first part of each, which is not the target."""
     if task.how.answers.reader == "answer":
         return answerable(task, texts)
@@ -165,7 +167,7 @@ def cases_of(
     length: int,
     count: int = GENERATED,
     run: "str | os.PathLike | keras.Model | None" = None,
-) -> tuple[list, np.ndarray | None, str]:
+) -> tuple[list, Targets | None, str]:
     """The texts to compare on, their targets or None, and where they come from.
 
     Args:
@@ -196,7 +198,7 @@ def made_up(model: "keras.Model", pair: bool, length: int, count: int = GENERATE
     return list(map(kind_of(model).answers.example, samples.generated(model.tokenizer, count, pair, longest=length)))
 
 
-def _asked(task: "Task", rows: Rows, told: str) -> tuple[list, Any, str]:
+def _asked(task: "Task", rows: Rows, told: str) -> tuple[list, Targets | None, str]:
     """What a file is asked of rows, and their targets; rows of pairs that train vectors have no target a text."""
     cases = sources(task, rows.texts)
     return cases, rows.targets if len(cases) == len(rows.texts) else None, told

@@ -5,12 +5,13 @@ No TensorFlow.
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from kerasbert.options import option
+from kerasbert.storage.json_view import JsonMap
 
 Texts = Sequence[str] | Sequence[tuple[str, str]]
+Given = Texts | str | os.PathLike  # texts, or a file of them
 
 
 def _lengths(text: str) -> list[int] | str:
@@ -23,7 +24,7 @@ class CompressConfig:
     """The options of `compress`; those of one file alone no plan may say (`recipe`)."""
 
     task: str | None = option(None, "what a pretrained model answers without fine-tuning: fill-mask", recipe=False)
-    options: Mapping[str, Any] | None = option(
+    options: JsonMap | None = option(
         None,
         "of the task's kind, over those of its training",
         flag=False,
@@ -80,7 +81,7 @@ class CompressConfig:
         "rows, at most 1,000, if they still lie where run.json says and are the same, else texts made of the vocabulary, which "
         "is a weaker test",
     )
-    calibration: Texts | str | os.PathLike | None = option(
+    calibration: Given | None = option(
         None,
         "real texts for static_int8 and --embedding-codes: one a line, or rows",
         metavar="FILE",
@@ -107,7 +108,7 @@ class CompressConfig:
         python="Points (hundredths) of the task's metric that the file may lose on `data` (by default the run's dev rows): the "
         "weights that cost most stay float until it loses no more. On 100 rows or more that alone decides then",
     )
-    recipe: Mapping[str, Any] | None = option(
+    recipe: JsonMap | None = option(
         None, "how the model was made, json without paths; travels in the file", flag=False, recipe=False
     )
     golden: str | os.PathLike | None = option(

@@ -7,13 +7,14 @@ import inspect
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import kerasbert as kb
 from kerasbert import spec as specs
 from kerasbert.answers import nearness
+from kerasbert.cli.options import Keywords
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names as weight_names
 from kerasbert.storage.json_view import Json
@@ -29,6 +30,10 @@ from .quantize.schemes import LITERT, SCHEMES, TFLITE, Scheme
 from .runtime import load
 from .scheme_rules import KNOWN
 from .tflite import convert, repack, weights
+
+if TYPE_CHECKING:
+    from ai_edge_litert.interpreter import Interpreter
+
 
 LENGTHS = (12, 16)
 FLOATS = "float32"
@@ -104,7 +109,7 @@ def _unmade(who: str, scheme: Scheme) -> Iterator[str]:
         yield f"{who}: calibrated is True and activations are {scheme.activations!r}: no range is needed, or make= takes it"
 
 
-def _uncallable(make: Any) -> str:
+def _uncallable(make: object) -> str:
     if not callable(make):
         return f"is a {type(make).__name__}"
     with contextlib.suppress(ValueError):  # of C
@@ -129,7 +134,7 @@ class Files:
         if not run.exists():
             subject = Subject("bert", folder, hidden=64)
             subject.spec = specs.derive(subject.spec, shallow(subject.spec))
-            settings: dict[str, Any] = {
+            settings = {
                 "steps": 60,
                 "batch": 32,
                 "length": LENGTHS[-1],
@@ -160,7 +165,7 @@ class Files:
         """Real texts, of the training rows."""
         return world.first_column(self.rows[0], 100)
 
-    def feeds(self, texts: list[str]) -> Any:
+    def feeds(self, texts: list[str]) -> forms.Feeds:
         """What a file is fed with texts."""
         return forms.feeds(self.model.tokenizer, texts, self.bundle)
 
@@ -181,7 +186,7 @@ class Files:
         return np.concatenate([next(iter(runners[name](**given).values())) for name, given in self.feeds(self.texts)])
 
 
-def interpreter(data: bytes) -> Any:
+def interpreter(data: bytes) -> "Interpreter":
     """TFLite's interpreter of a file, which verifies the flatbuffer."""
     from ai_edge_litert.interpreter import Interpreter
 
@@ -318,7 +323,7 @@ def _check_refusals(name: str, scheme: Scheme, files: Files) -> None:
     """What the scheme does not take is refused, and nothing is written."""
     out = files.folder / f"scheme-{name}-refused.tflite"
     wrong = {"calibration": None if scheme.calibrated else files.calibration}
-    cases: list[dict[str, Any]] = [wrong]
+    cases: list[Keywords] = [wrong]
     right = {"calibration": files.calibration} if scheme.calibrated else {}
     if "table" not in scheme.kinds:
         cases.append({**right, "embedding_codes": 16})
@@ -334,7 +339,7 @@ def _check_refusals(name: str, scheme: Scheme, files: Files) -> None:
 def _check_written(name: str, scheme: Scheme, files: Files) -> Json:
     """`compress` writes the file and takes it for worth its model; the phone's runtime opens it and answers."""
     out = files.folder / f"scheme-{name}.tflite"
-    given: dict[str, Any] = {"calibration": files.calibration} if scheme.calibrated else {}
+    given = {"calibration": files.calibration} if scheme.calibrated else {}
     try:
         report = compress(files.model, name, out, lengths=LENGTHS, data=files.rows[1], overwrite=True, **given)
     except InputError as error:

@@ -1,18 +1,20 @@
 """The readers that a .tflite may be for (`--target`): what each of them cannot read, and what its files are like."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasbert import inputs
 from kerasbert.errors import InputError
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.exported_kind import READERS
-from kerasbert.text.wordpiece import TEMPLATE
+from kerasbert.text.wordpiece import TEMPLATE, WordPiece
 from . import mediapipe
 from .model_and_texts import is_pair
 
 if TYPE_CHECKING:
     import keras
+
+    from kerasbert.text.base import Tokenizer
 
 
 OURS = "kerasbert"
@@ -70,10 +72,10 @@ def _check_labels(model: "keras.Model", target: str) -> None:
             )
 
 
-def _check_tokenizer(own: Any, target: str) -> None:
+def _check_tokenizer(own: "Tokenizer | None", target: str) -> None:
     """Refuse a tokenizer that gives other ids than the reader's WordPiece."""
     reader = READERS[target][0]
-    if getattr(own, "kind", "") != "wordpiece" or not own.lowercase:
+    if not isinstance(own, WordPiece) or not own.lowercase:
         regex = ", and no regex" if target == "mediapipe" else ""
         raise InputError(
             f"the model's tokenizer is not an uncased WordPiece, which comes nearest to what {reader} applies to every BERT"

@@ -3,10 +3,9 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 from kerasbert.cli.given import Fields, check_read
-from kerasbert.cli.options import add_options, flags, given, label_names_of, label_names_option
+from kerasbert.cli.options import Keywords, add_options, flags, given, label_names_of, label_names_option
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
@@ -22,7 +21,7 @@ STAGES = {"trim": ("trim", "texts"), "student": ("distill", "student"), "heads":
 STAGES |= {"prune": ("prune", "sparsity")}
 # what `compress` and the stage `quantize` take; one that is not given is absent
 QUANTIZE = ("quantize", *(name for name, _, field in flags(CompressConfig) if field.metadata["recipe"]))
-MISSING: dict[str, Any] = {"default": argparse.SUPPRESS}
+MISSING: Keywords = {"default": argparse.SUPPRESS}
 
 
 def add(declare: Declare) -> None:
@@ -87,7 +86,7 @@ def _planned_by(options: argparse.Namespace) -> bool:
     return bool(options.plan) or any(flag in vars(options) for flag in STAGES)
 
 
-def _stages(options: argparse.Namespace) -> list[tuple[str, dict[str, Any]]]:
+def _stages(options: argparse.Namespace) -> list[tuple[str, Json]]:
     """The stages that the flags ask for."""
     found = Fields(options)
     made = [(stage, {name: found[flag]}) for flag, (stage, name) in STAGES.items() if flag in found]
@@ -123,7 +122,7 @@ def _compress(options: argparse.Namespace) -> None:
         _show(report)
 
 
-def _alone(options: argparse.Namespace, quantized: dict[str, Any]) -> Json:
+def _alone(options: argparse.Namespace, quantized: Json) -> Json:
     """A model directory compressed without stages before it.
 
     Args:
@@ -180,7 +179,7 @@ def _show(report: Json) -> None:
         print(f"stages, ledger and plots: {report['work']}")
 
 
-def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]]]) -> Json:
+def _planned(options: argparse.Namespace, stages: list[tuple[str, Json]]) -> Json:
     found = Fields(options)
     if found.get("texts"):
         raise InputError("--texts does not go with a plan: its file is compared on the dev rows of --data")

@@ -2,11 +2,10 @@
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from kerasbert.cli.given import check_read
-from kerasbert.cli.options import add_options, given
+from kerasbert.cli.given import Fields, check_read
+from kerasbert.cli.options import Keywords, add_options, given
 from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
@@ -48,9 +47,9 @@ def run(options: argparse.Namespace) -> None:
     print(json.dumps({"out": options.out}) if options.json else options.out)
 
 
-def add_teacher(part: Any) -> None:
+def add_teacher(part: argparse._ActionsContainer) -> None:
     """The options of a command that trains by labels or by a teacher."""
-    missing: dict[str, Any] = {"default": argparse.SUPPRESS}
+    missing: Keywords = {"default": argparse.SUPPRESS}
     part.add_argument(
         "--teacher", **missing, metavar="RUN", help="imitated in the place of the labels, such as RUN itself"
     )
@@ -60,7 +59,7 @@ def add_teacher(part: Any) -> None:
     )
 
 
-def taught(options: Mapping[str, Any]) -> Json:
+def taught(options: Fields) -> Json:
     """What these options say, as arguments of `distill`; nothing without a teacher.
 
     Raises:

@@ -2,17 +2,19 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasbert import registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints import source
+from kerasbert.cli.options import Keywords
 from kerasbert.data.records import MANIFEST
 from kerasbert.data.sources import check_texts
 from kerasbert.errors import InputError, no_file, unknown
 from kerasbert.export import bundle
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.tasks import early_checks
 from kerasbert.tasks.early_checks import check_positions
 from kerasbert.tasks.exported_kind import READERS
@@ -33,7 +35,7 @@ PER = ("channel", "tensor")
 MAGNITUDE = (("sparsity",), ("structure", "none"), ("scope", "layer"), ("schedule",), ("end",), ("frequency",))
 
 
-def check_compress(run: Any, settings: Mapping[str, Any]) -> None:
+def check_compress(run: "str | os.PathLike | keras.Model", settings: Keywords) -> None:
     """Refuse what `compress` will refuse of its options and files.
 
     Args:
@@ -54,7 +56,7 @@ def check_compress(run: Any, settings: Mapping[str, Any]) -> None:
     _check_labelled(run, settings.get("data"))
 
 
-def _check_file(settings: Mapping[str, Any]) -> None:
+def _check_file(settings: JsonMap) -> None:
     """Refuse what says how a .tflite is made, and texts that are none."""
     SCHEMES.name(str(settings.get("quantize") or "float32"))
     targets = ("kerasbert", *READERS)
@@ -73,9 +75,9 @@ def _check_file(settings: Mapping[str, Any]) -> None:
 
 
 def check_stages(
-    run: Any,
-    data: Any,
-    stages: Iterable[tuple[str, Mapping[str, Any]]],
+    run: "str | os.PathLike | keras.Model",
+    data: "Data | None",
+    stages: Iterable[tuple[str, JsonMap]],
     strategy: str | None,
 ) -> None:
     """Refuse what the stages of a plan will refuse of their arguments and files."""
@@ -106,7 +108,7 @@ def check_plan(path: str | os.PathLike) -> None:
                 raise reader.error(node, str(unknown("stage", name, STAGES, ", ".join(STAGES))))
 
 
-def check_distill(teacher: Any, student: str, data: str, settings: Mapping[str, Any]) -> None:
+def check_distill(teacher: str | os.PathLike, student: str, data: str, settings: Keywords) -> None:
     """Refuse what `distill` will refuse of its options, its student and rows in small files."""
     if not all(type(layer) is int and layer >= 0 for layer in settings.get("layers") or ()):
         raise InputError(f"layers must be numbers such as 2,4,6. Received: {settings['layers']}")
@@ -124,7 +126,9 @@ def check_distill(teacher: Any, student: str, data: str, settings: Mapping[str, 
             raise no_file(data)
 
 
-def _check_student(student: str, teacher: Any = None, settings: Mapping[str, Any] = MappingProxyType({})) -> None:
+def _check_student(
+    student: str, teacher: "str | os.PathLike | keras.Model", settings: JsonMap = MappingProxyType({})
+) -> None:
     """Refuse what is no student, or cannot learn from the teacher.
 
     Args:
@@ -155,14 +159,14 @@ def _check_student(student: str, teacher: Any = None, settings: Mapping[str, Any
         layer_map(own, count, settings["layers"])
 
 
-def layers_of(model: Any) -> int | None:
+def layers_of(model: object) -> int | None:
     """How many layers a model directory has; None of others, and where only loading tells."""
     found = early_checks.setting_of(model, "blocks.layers") if isinstance(model, str | os.PathLike) else None
     return found if type(found) is int else None
 
 
 def check_share(
-    name: str, share: float, run: "str | os.PathLike | keras.Model", data: "Data", length: int | None = None
+    name: str, share: float, run: "str | os.PathLike | keras.Model", data: "Data | None", length: int | None = None
 ) -> None:
     """Refuse a share of heads, neurons or weights that is none, and rows that cannot be read."""
     if not 0 <= share < 1 or (share == 0 and name in ("heads", "width")):
@@ -181,7 +185,7 @@ def check_layers(run: "str | os.PathLike | keras.Model", keep: Sequence[int]) ->
         raise InputError(f"a layer is given twice: {', '.join(map(str, sorted(keep)))}")
 
 
-def check_magnitude(run: Any, data: Any, settings: Mapping[str, Any]) -> None:
+def check_magnitude(run: str | os.PathLike, data: "Data", settings: Keywords) -> None:
     """Refuse what `prune.magnitude` will refuse of its options and rows."""
     masks.settled(*(settings.get(*each) for each in MAGNITUDE))
     for pattern in settings.get("patterns", ()):
@@ -192,7 +196,7 @@ def check_magnitude(run: Any, data: Any, settings: Mapping[str, Any]) -> None:
     early.check_further(run, data, settings)
 
 
-def check_aware(run: Any, data: Any, settings: Mapping[str, Any]) -> None:
+def check_aware(run: str | os.PathLike, data: "Data", settings: Keywords) -> None:
     """Refuse what `quantize.aware` will refuse."""
     per = settings.get("per", "channel")
     if per not in PER:

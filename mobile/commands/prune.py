@@ -2,10 +2,9 @@
 
 import argparse
 import json
-from typing import Any
 
 from kerasbert.cli.given import Fields, check_read
-from kerasbert.cli.options import add_options, flags, given, numbered
+from kerasbert.cli.options import Keywords, add_options, flags, given, numbered
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
@@ -25,7 +24,7 @@ KINDS = {  # --schedule is the pruning's
 
 def add(declare: Declare) -> None:
     """Declare the two commands."""
-    missing: dict[str, Any] = {"default": argparse.SUPPRESS}
+    missing: Keywords = {"default": argparse.SUPPRESS}
     part = declare("prune", _prune, "take weights, heads, neurons or layers out of a model")
     part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model")
     writes(part.add_argument("--out", required=True, metavar="DIR"), _made)

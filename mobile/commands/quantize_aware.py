@@ -2,10 +2,9 @@
 
 import argparse
 import json
-from typing import Any
 
 from kerasbert.cli.given import Fields, check_read
-from kerasbert.cli.options import add_options, given, numbered
+from kerasbert.cli.options import Keywords, add_options, given, numbered
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare
 from kerasbert.training import interruption
@@ -15,7 +14,7 @@ from .distill import add_teacher, taught
 
 def add(declare: Declare) -> None:
     """Declare the command."""
-    missing: dict[str, Any] = {"default": argparse.SUPPRESS}
+    missing: Keywords = {"default": argparse.SUPPRESS}
     part = declare("quantize-aware", _aware, "train a model further with the rounding of its int8 file")
     part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model")
     part.add_argument(

@@ -1,7 +1,9 @@
 """The file that a command runs, and how."""
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kerasbert.cli.options import Keywords
 
 if TYPE_CHECKING:
     from kerasbert.mobile.runtime import Runner
@@ -28,7 +30,7 @@ def pair_option(command: argparse.ArgumentParser) -> None:
     command.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
 
 
-def loading(options: argparse.Namespace) -> dict[str, Any]:
+def loading(options: argparse.Namespace) -> Keywords:
     """The arguments of `runtime.load` that the options give."""
     cache = False if options.no_cache else options.cache
     return {"cache": cache} | {name: getattr(options, name) for name in ("threads", "plugin", "windows", "delegate")}

@@ -4,13 +4,13 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kerasbert import checkpoints, registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.encoder import Encoder, SpecModel
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.naming import names, values
@@ -42,7 +42,7 @@ class Source:
     digest: str | None = None
 
 
-def find_teacher(directory: str | os.PathLike) -> tuple[Source, checkpoints.ModelInfo, Any]:
+def find_teacher(directory: str | os.PathLike) -> tuple[Source, checkpoints.ModelInfo, Tokenizer]:
     """Where the teacher lies, what its model.json says, its tokenizer."""
     path = merged_directory(directory)
     info = checkpoints.read_model_json(path)
@@ -123,9 +123,8 @@ def _of_directory(path: Path, tokenizer: Tokenizer, changes: Mapping[str, object
 
 def fewer(spec: specs.Spec, layers: tuple[int, ...]) -> specs.Spec:
     """The Spec with some of its layers, numbered from 0."""
-    changes: dict[str, Any] = {"blocks.layers": len(layers)}
-    changes |= {path: [value[layer] for layer in layers] for path, value in specs.by_layer(spec).items()}
-    return spec.derive(changes)
+    own = {path: [value[layer] for layer in layers] for path, value in specs.by_layer(spec).items()}
+    return spec.derive({"blocks.layers": len(layers), **own})
 
 
 def build_encoder(source: Source, tokenizer: Tokenizer) -> SpecModel:
@@ -183,5 +182,5 @@ def start_heads(source: Source, model: HeadedModel, teacher: HeadedModel | None,
             model_files.say(f"the student's head {name!r} starts at random", quiet)
 
 
-def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(weight.shape) for name, weight in weights.items()}

@@ -6,10 +6,10 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from kerasbert.errors import InputError, unknown
 from kerasbert.options import option
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.training.config import LabelledConfig
 
 # loss -> what it compares
@@ -74,14 +74,14 @@ class Distillation:
         """Whether the encoders are compared, so that the teacher runs beside the student."""
         return any(name not in ANSWERS for name in self.losses)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """A plain dict."""
         layers = None if self.layers is None else list(self.layers)
         return {"losses": dict(self.losses), "temperature": self.temperature, "layers": layers}
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 RECIPES = {
@@ -124,9 +124,9 @@ class DistillConfig(LabelledConfig):
     unlabelled: Sequence[str | os.PathLike] = option(
         (), "texts for the teacher to label", flag=False, python="Files: lines, or tables with the task's columns"
     )
-    changes: Mapping[str, Any] | None = option(None, "Spec fields over a named student's", flag=False)
+    changes: JsonMap | None = option(None, "Spec fields over a named student's", flag=False)
     copy_layers: bool = option(False, "start a named student from the teacher's layers")
-    masking: Mapping[str, Any] | None = option(
+    masking: JsonMap | None = option(
         None,
         "on records, settings of the masked LM as json",
         metavar='{"rate":0.2}',

@@ -101,7 +101,7 @@ class Distilling(Job):
     config: DistillConfig
     task: Task | None = None
 
-    def __init__(self, teacher: str | os.PathLike, student: str | int | os.PathLike, data: Any, config: DistillConfig):
+    def __init__(self, teacher: str | os.PathLike, student: str | int | os.PathLike, data: Data, config: DistillConfig):
         check_place(config.out, config.overwrite, inputs=[teacher, student, data, config.unlabelled])
         self.constraint = config.constraint
         self.recipe = find_recipe(config.recipe, config.losses, config.temperature, config.layers)
@@ -115,7 +115,7 @@ class Distilling(Job):
         self.devices = find_strategy(self.strategy)
         self.config = self.read(data, teacher, resolved(config, self.strategy, student))
 
-    def read(self, data: Any, teacher: str | os.PathLike, config: DistillConfig) -> DistillConfig:
+    def read(self, data: Data, teacher: str | os.PathLike, config: DistillConfig) -> DistillConfig:
         """Read and check the data -> the options with the steps settled."""
         raise NotImplementedError
 
@@ -172,8 +172,7 @@ class OnTexts(Distilling):
         # the unit of the teacher's head, which its student's may be copied from
         self.task = dataclasses.replace(self.split.task, length=None)
         self._check()
-        paths = config.unlabelled
-        self.unlabelled = list(inputs.listed(paths))
+        self.unlabelled = list(inputs.listed(config.unlabelled))
         unlabelled = [text for path in self.unlabelled for text in inputs_of(self.task, path)]
         self.texts, self.labelled = joined(self.task, self.split.train, unlabelled)
         families = (registry.family(model.family) for model in (self.teacher, self.student))
@@ -246,7 +245,7 @@ class OnTexts(Distilling):
 class OnRecords(Distilling):
     """Records, by masked LM."""
 
-    def read(self, data, teacher, config):
+    def read(self, data: str | os.PathLike, teacher, config):
         if config.unlabelled:
             raise InputError("unlabelled texts and records: records are unlabelled text already, leave one out")
         self.records = Records(data)

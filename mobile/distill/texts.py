@@ -1,9 +1,9 @@
 """Texts to distil on: with labels and without, what the teacher says of them, and their batches."""
 
+import functools
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +13,7 @@ from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, training_batches
 from kerasbert.tasks.graph_values import run
+from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Rows, Task
 from kerasbert.training.config import TrainConfig
 from kerasbert.training.feed import Feed, Part
@@ -21,12 +22,12 @@ from kerasbert.training.step import distribute
 KEPT = 2**28  # bytes of answers that are worked out beforehand and kept; beyond, the teacher runs at every step
 
 
-def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path, digest: str) -> np.ndarray | None:
+def teachers_answers(teacher: TaskModel, encoded: Encoded, longest: int, place: Path, digest: str) -> np.ndarray | None:
     """What the teacher's head says of every text: float32 [n, L]; None of tokens or choices, or where it is over KEPT bytes.
 
     Args:
         teacher: TaskModel, which reads `longest` tokens.
-        folder: where they are kept, by teacher and texts, so that a run that goes on, or another student, finds them.
+        place: where they are kept, by teacher and texts, so that a run that goes on, or another student, finds them.
         digest: str, of the teacher's weights and how it computes.
     """
     width = max(1, len(teacher.task.labels))
@@ -37,7 +38,7 @@ def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path,
         key.update(repr(sorted(encoded.settings.items())).encode())
     for row in encoded.rows:
         key.update(np.array([row.length, *row.token_ids, *row.values["segment_ids"]], "<i4").tobytes())
-    path, shape = folder / f"teacher-{key.hexdigest()[:32]}.safetensors", (len(encoded.rows), width)
+    path, shape = place / f"teacher-{key.hexdigest()[:32]}.safetensors", (len(encoded.rows), width)
     if path.is_file():
         kept = Safetensors(path)
         if kept.names() == ["answers"] and kept.shape("answers") == shape:
@@ -67,9 +68,9 @@ class TextsFeed(Feed):
         devices: tf.distribute.Strategy,
         task: Task,
     ):
-        self.encoded, self.targets, self.labelled, self.answers = encoded, rows.targets, labelled, answers
-        self.arguments: dict[str, Any] = {"batch": settings.batch, "longest": longest, "seed": settings.seed}
-        self.arguments["task"] = task
+        self.encoded, self.labelled, self.answers = encoded, labelled, answers
+        drawn = functools.partial(training_batches, encoded, rows.targets, longest=longest, task=task)
+        self.drawn = functools.partial(drawn, batch=settings.batch, seed=settings.seed)
         units, self.rows_each = encoded.units(task.how.together).shape
         self.shapes, self.epoch = encoded.shapes(), -(-units // settings.batch)
         self.devices, mean = devices, sum(row.length for row in encoded.rows) / units
@@ -81,7 +82,7 @@ class TextsFeed(Feed):
 
     def made(self, step: int) -> Iterator[dict[str, np.ndarray]]:
         """Global batches from update `step` on."""
-        for arrays in training_batches(self.encoded, self.targets, start=step, **self.arguments):
+        for arrays in self.drawn(start=step):
             owner, weight = self.owners(arrays), arrays["label_weight"]
             labelled = (self.labelled[owner] * (owner >= 0))[:: self.rows_each].reshape(-1, *[1] * (weight.ndim - 1))
             arrays["label_weight"] = (weight * labelled).astype("float32")

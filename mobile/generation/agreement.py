@@ -1,7 +1,7 @@
 """A file that writes beside its Keras model: the next tokens of both along the model's own greedy answers."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -19,12 +19,16 @@ from ..model_and_texts import read_of_texts
 from ..quantize.schemes import SCHEMES
 
 if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.answers.base import Text
+    from kerasbert.answers.generation import GenerationKind
     from ..runtime import Runner
 
 BATCH = 8
 
 
-def compare(model: Any, runner: "Runner", texts: Sequence[Any], ties: bool = False) -> Json:
+def compare(model: "keras.Model", runner: "Runner", texts: Sequence["Text"], ties: bool = False) -> Json:
     """How far a file's steps are the model's.
 
     Args:
@@ -58,7 +62,9 @@ def compare(model: Any, runner: "Runner", texts: Sequence[Any], ties: bool = Fal
     return found | {"cut": sum(row.truncated for row in rows)}
 
 
-def greedy(model: Any, rows: Sequence[Any], length: int) -> Iterator[tuple[Any, list[int], np.ndarray]]:
+def greedy(
+    model: "keras.Model", rows: Sequence[inputs.Row], length: int
+) -> Iterator[tuple[inputs.Row, list[int], np.ndarray]]:
     """What the Keras model writes greedily for each row: the row, ids with the end, and the logits in front of each, [T, V].
 
     Args:
@@ -68,7 +74,7 @@ def greedy(model: Any, rows: Sequence[Any], length: int) -> Iterator[tuple[Any, 
 
     from kerasbert.layers.beam_search import generate
 
-    kind: Any = kind_of(model).answers
+    kind = cast("GenerationKind", kind_of(model).answers)
     tokenizer, network = model.tokenizer, model.network
     end, most, alone = tokenizer.sep_id, kind.target_length, kind.one_row
     start = end if alone else kind.start_of(tokenizer)

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names as weight_names
@@ -25,6 +25,7 @@ from . import agreement, programs, tables
 if TYPE_CHECKING:
     import keras
 
+    from kerasbert.answers.base import Text
     from kerasbert.answers.generation import GenerationKind
 
 
@@ -33,7 +34,7 @@ SHORTEST = 3  # tokens of a source
 UNUSED = ("calibration", "calibration_size", "embedding_codes", "max_drop")  # options
 
 
-def compress(model: Any, name: str, quantize: str, out: Path, config: CompressConfig) -> Json:
+def compress(model: "keras.Model", name: str, quantize: str, out: Path, config: CompressConfig) -> Json:
     """What `pipeline.compression.compress` does for a model that writes.
 
     Args:
@@ -45,9 +46,9 @@ def compress(model: Any, name: str, quantize: str, out: Path, config: CompressCo
         the next token's probabilities.
     """
     started = time.perf_counter()
-    kind: Any = kind_of(model).answers
+    kind = cast("GenerationKind", kind_of(model).answers)
     _check(kind, quantize, config)
-    lengths: Any = config.lengths  # numbers, or None
+    lengths = None if isinstance(config.lengths, str) else config.lengths  # `_check` refuses a word
     sources, places = _sizes(kind, _row(model, config.length, lengths), lengths)
     found = programs.programs(model.network, kind.reader, read_of_texts(model), sources, places)
     run = getattr(model, "directory", None)
@@ -97,14 +98,14 @@ def _file(
     model: "keras.Model", name: str, quantize: str, found: Sequence[programs.Program], config: CompressConfig
 ) -> bytes:
     """The whole .tflite of these programs."""
-    said: dict[str, Any] = {"model": name, "quantization": quantize, "recipe": dict(config.recipe or {})}
+    said = {"model": name, "quantization": quantize, "recipe": dict(config.recipe or {})}
     said["litert"] = SCHEMES[quantize].runtimes.get(LITERT, "")
     bundle = about(model, [each.signature for each in found], **said)
     blob = made(model, found, quantize)
     return blob + dataclasses.replace(bundle, digest=hashlib.sha256(blob).hexdigest()).to_zip()
 
 
-def _compared(model: "keras.Model", blob: bytes, cases: Sequence[object], ties: bool) -> tuple[Json, float]:
+def _compared(model: "keras.Model", blob: bytes, cases: Sequence["Text"], ties: bool) -> tuple[Json, float]:
     """What the file says beside its model (`agreement.compare`), and the seconds that it took to say it."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "model.tflite"

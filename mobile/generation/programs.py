@@ -8,7 +8,7 @@ names. All steps read a source of the longest S: else there would be as many pro
 import dataclasses
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def doubling(longest: int) -> tuple[int, ...]:
 
 
 def programs(
-    body: Any, role: str, declared: Sequence[Input], lengths: Sequence[int], places: Sequence[int]
+    body: "keras.Model", role: str, declared: Sequence[Input], lengths: Sequence[int], places: Sequence[int]
 ) -> list[Program]:
     """All programs of a model.
 
@@ -81,7 +81,7 @@ def programs(
     """
     source, found = role == "encode", []
     keep = (lambda name: name.startswith(FIXED)) if source else (lambda name: not name.startswith(FIXED))
-    zeros: Any = {each.name: np.zeros([n or 1 for n in each.shape(lengths[-1])], each.dtype) for each in declared}
+    zeros = {each.name: np.zeros([n or 1 for n in each.shape(lengths[-1])], each.dtype) for each in declared}
     state = body.start(zeros, places[0] if source else lengths[-1])
     fixed = {name: (tuple(value.shape), "float32") for name, value in state.items() if name.startswith(FIXED)}
     moving = {name: tuple(value.shape) for name, value in state.items() if name not in fixed}

@@ -4,8 +4,6 @@ The converter multiplies a norm's scale into the matrix that reads it. Where tha
 file would hold the table twice: once as it is, for look-ups, and once with its columns scaled.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ..tflite import repack
@@ -108,7 +106,7 @@ def _scaled(model: ModelT, graph: SubGraphT, operator: OperatorT, table: int, sc
     operator.inputs = np.asarray([len(graph.tensors) - 1, weight, *rest], np.int32)
 
 
-def _operator(model: ModelT, name: str, inputs: list[int], outputs: list[int], options: Any = None) -> OperatorT:
+def _operator(model: ModelT, name: str, inputs: list[int], outputs: list[int], options: object = None) -> OperatorT:
     s = repack.schema()
     made = s.OperatorT()
     made.opcodeIndex = repack.operator_code(model, getattr(s.BuiltinOperator, name))

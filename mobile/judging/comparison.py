@@ -4,7 +4,7 @@ import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -72,7 +72,7 @@ def _reading(model: "keras.Model", tokenizer: Tokenizer) -> Iterator[None]:
             owner.tokenizer = own
 
 
-def reading(kind: Kind, tokenizer: Tokenizer, reader: Any, texts: Texts, length: int) -> dict[str, int]:
+def reading(kind: Kind, tokenizer: Tokenizer, reader: Tokenizer | None, texts: Texts, length: int) -> dict[str, int]:
     """What a file's reader loses of the texts.
 
     Args:

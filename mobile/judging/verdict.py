@@ -7,8 +7,8 @@ A file is refused where one of these says so:
   gives one label to every text, and a bad file on few rows, where no fall of a metric can be told from chance.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -19,10 +19,11 @@ from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.task import Task
-from ..model_and_texts import MADE, VOUCHING
+from ..model_and_texts import MADE, VOUCHING, Targets
 from ..quantize.schemes import SCHEMES
 from .comparison import Outputs, losses
 
+Value = TypeVar("Value")
 GROUPS = 20  # stretches of rows that are left out in turn
 NONE = 0.001  # a fall that is none: a tenth of a point, of an error a hundredth of it
 OFFSET = 0.3  # most standard deviations by which all scores may be off together
@@ -35,7 +36,7 @@ def compare(
     expected: Outputs,
     received: Outputs,
     how: TaskKind,
-    targets: Any,
+    targets: Targets | None,
     task: Task | None = None,
     read: tuple[Encoded | None, Encoded | None] = (None, None),
     said: Outputs | None = None,
@@ -58,9 +59,7 @@ def compare(
     """
     difference, kind, of = how.answers.differences(expected, received), how.answers, read[0]
     packed = {} if of is None else {"owners": of.owners, "rows": of.rows}
-    result: dict[str, Any] = {
-        "agreement": kind.agreement(expected, _whole(kind, expected, received), **packed, ties=ties)
-    }
+    result: Json = {"agreement": kind.agreement(expected, _whole(kind, expected, received), **packed, ties=ties)}
     same = expected if said is None else said
     fed = {} if read[1] is None else {"owners": read[1].owners, "rows": read[1].rows}
     signals = [kind.signal(each, **(packed if said is None else fed)) for each in (same, _whole(kind, same, received))]
@@ -88,10 +87,10 @@ def _whole(kind: Kind, expected: Outputs, received: Outputs) -> Outputs:
     return [np.concatenate([b[: len(a)], more]) for a, b, more in zip(expected, received, turned)]
 
 
-Side = tuple[Any, Encoded | None]  # outputs as metrics take them, and the rows that they are of
+Side = tuple[Outputs, Encoded | None]  # outputs as metrics take them, and the rows that they are of
 
 
-def change(task: Task, targets: Any, model: Side, file: Side) -> Json:
+def change(task: Task, targets: Targets, model: Side, file: Side) -> Json:
     """By how much the task's metric differs between two sets of answers to the same texts, with its 95% interval."""
 
     def measured(side: Side, texts: np.ndarray) -> float:
@@ -137,7 +136,7 @@ def jackknife(whole: float, without: Callable[[np.ndarray], float], count: int) 
     return float(whole - quantile * error), float(whole + quantile * error)
 
 
-def _some(values: Any, numbers: list[int]) -> np.ndarray | list[np.ndarray]:
+def _some(values: np.ndarray | Sequence[Value], numbers: list[int]) -> np.ndarray | list[Value]:
     return values[numbers] if isinstance(values, np.ndarray) else [values[i] for i in numbers]
 
 

@@ -6,12 +6,19 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from kerasbert.cli.options import Keywords
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
-from ..runtime import WINDOWS
+from ..runtime import WINDOWS, Runner
 from ..runtime.system.delegates import XNNPACK
+
+if TYPE_CHECKING:
+    from kerasbert.answers.base import Kind
+    from kerasbert.text.base import Tokenizer
+
+    Timed = tuple[Callable[[object], object], Tokenizer, bool, Kind, str]  # what answers a text, and what it is
 
 
 def benchmark(
@@ -46,7 +53,7 @@ def benchmark(
     from ..samples import generated
 
     path = Path(path)
-    how: dict[str, Any] = {"threads": threads, "plugin": list(plugin), "windows": windows, "delegate": delegate}
+    how: Keywords = {"threads": threads, "plugin": list(plugin), "windows": windows, "delegate": delegate}
     start = time.perf_counter()
     runner = None if path.is_dir() else load(path, cache=cache, **how)
     run, tokenizer, pair, kind, name = _keras(path, threads) if runner is None else _phone(runner)
@@ -57,7 +64,7 @@ def benchmark(
     run(texts[0])
     first = time.perf_counter()
     times = _times(run, texts, rounds)
-    more = {} if path.is_dir() else _of_a_file(runner, path, texts, rounds, how)
+    more = {} if runner is None else _of_a_file(runner, path, texts, rounds, how)
     deciles = statistics.quantiles(times, n=10) if len(times) > 1 else times * 9
     return {
         "file": str(path),
@@ -73,7 +80,7 @@ def benchmark(
     }
 
 
-def _times(run: Callable[[Any], Any], texts: Sequence[object], rounds: int) -> list[float]:
+def _times(run: Callable[[object], object], texts: Sequence[object], rounds: int) -> list[float]:
     """Milliseconds of each text of each round."""
     for text in texts:  # every length once: its memory is taken then
         run(text)
@@ -86,7 +93,7 @@ def _times(run: Callable[[Any], Any], texts: Sequence[object], rounds: int) -> l
     return times
 
 
-def _of_a_file(runner: Any, path: Path, texts: Sequence[object], rounds: int, how: dict[str, Any]) -> Json:
+def _of_a_file(runner: Runner, path: Path, texts: Sequence[object], rounds: int, how: Keywords) -> Json:
     from .. import golden, launch_times
 
     found = {
@@ -98,11 +105,12 @@ def _of_a_file(runner: Any, path: Path, texts: Sequence[object], rounds: int, ho
     return found | ({"operators": launch_times.delegated(path)} if how["delegate"] == XNNPACK else {})
 
 
-def _phone(model: Any) -> tuple[Callable[[Any], Any], Any, bool, Any, str]:
+def _phone(model: Runner) -> "Timed":
+    assert model.model is not None  # it is open
     return lambda text: model([text]), model.tokenizer, model.bundle.pair, model.kind, model.model.name
 
 
-def _keras(path: Path, threads: int) -> tuple[Callable[[Any], Any], Any, bool, Any, str]:
+def _keras(path: Path, threads: int) -> "Timed":
     import tensorflow as tf
 
     from kerasbert.tasks import load, predict

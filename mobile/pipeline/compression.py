@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -17,12 +17,13 @@ from kerasbert.storage import places
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
+from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.prompts import tell_prompt
 from .. import targets
 from ..generation.compression import compress as compress_writer
 from ..golden import written
 from ..judging import comparison, verdict
-from ..model_and_texts import MADE, cases_of, check_places, is_pair, made_up, missing, opened, token_lengths
+from ..model_and_texts import MADE, Targets, cases_of, check_places, is_pair, made_up, missing, opened, token_lengths
 from ..options import CompressConfig
 from ..quantize import aware_training, budget
 from ..quantize.calibration import real_texts
@@ -114,7 +115,7 @@ def _check_places(run: "str | os.PathLike | keras.Model", out: Path, config: Com
         places.check_file(Path(config.golden), config.overwrite, "golden", read)
 
 
-def _opened(run: "str | os.PathLike | keras.Model", config: CompressConfig) -> tuple[Any, str]:
+def _opened(run: "str | os.PathLike | keras.Model", config: CompressConfig) -> tuple["keras.Model", str]:
     """The model, with the options of its task, and its name."""
     model, name = opened(run, config.task)
     if config.options:
@@ -161,7 +162,7 @@ class Cases:
     """
 
     texts: list
-    targets: np.ndarray | None
+    targets: Targets | None
     source: str
     sizes: tuple[int, ...]
     told: str
@@ -177,7 +178,7 @@ def _cases(run: "str | os.PathLike | keras.Model", model: "keras.Model", config:
     return Cases(texts, golds, source, buckets.choose(*bounds, seen), told)
 
 
-def _check_budget(quantize: str, config: CompressConfig, cases: Cases, learned: Any) -> None:
+def _check_budget(quantize: str, config: CompressConfig, cases: Cases, learned: dict[str, np.ndarray] | None) -> None:
     """Refuse a budget that cannot be measured, or that ranges leave no choice for."""
     if config.max_drop is None:
         return
@@ -198,9 +199,9 @@ class References:
     """
 
     lost: dict[str, int]
-    expected: Any
-    said: Any
-    encode: Callable[[Any], tuple[Any, Any]]
+    expected: comparison.Outputs
+    said: comparison.Outputs
+    encode: Callable[[Sequence], tuple[Encoded, Encoded]]
     seconds: float
 
     @property
@@ -223,7 +224,7 @@ def _references(file: Design, cases: Cases) -> References:
     if windows or padded or len(expected) != len(said):  # other rows at another length
         expected, own = said, longest
 
-    def encode(texts: Any) -> tuple[Any, Any]:
+    def encode(texts: Sequence) -> tuple[Encoded, Encoded]:
         return comparison.encoded(model, texts, own), comparison.encoded(model, texts, longest, reader)
 
     return References(lost, expected, said, encode, time.perf_counter() - started)
@@ -251,7 +252,8 @@ def _allowed(
     """The points that the file may lose, and who says what it loses; None where nobody asks."""
     if config.max_drop is None:
         return None
-    task = getattr(file.model, "task", None)
+    task = file.model.task
+    assert cases.targets is not None  # `budget.check` asked for them, and they are a task's
     rows = cases.texts, references.expected, cases.targets
     judge = budget.Judge(file.finished, task, *rows, comparison.run, file.reader, references.encode)
     judge.check_reading(references.said, config.max_drop, losses)

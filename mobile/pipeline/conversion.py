@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from kerasbert.layers.naming import names as weight_names
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
+from kerasbert.text import Tokenizer
 from .. import mediapipe, targets
 from ..model_and_texts import about
 from ..options import CompressConfig
@@ -40,11 +41,11 @@ class Design:
         reader: tokenizer of the app's library that reads it; None where our runtime does, by the model's own.
     """
 
-    model: Any
+    model: "keras.Model"
     quantize: str
     bundle: Bundle
     signatures: dict[int | None, str]
-    reader: Any
+    reader: Tokenizer | None
 
     def converted(self, quantize: str) -> bytes:
         """The flatbuffer in a scheme that the converter makes."""
@@ -84,7 +85,7 @@ def design(model: "keras.Model", name: str, quantize: str, sizes: tuple[int, ...
     ours, columns = target == targets.OURS, kind_of(model).reader_outputs(target)
     only = ANY_LENGTH if any_length else None if ours else "serving_default"
     signatures = {size: only or f"length_{size}" for size in sizes}
-    said: dict[str, Any] = {"model": name, "quantization": quantize, "recipe": dict(config.recipe or {})}
+    said = {"model": name, "quantization": quantize, "recipe": dict(config.recipe or {})}
     said["litert"] = SCHEMES[quantize].runtimes.get(LITERT, "")
     bundle = about(model, signatures, any_length, target, columns, **said)
     converted: dict[int | None, str] = {None: ANY_LENGTH} if any_length else {**signatures}
@@ -93,7 +94,7 @@ def design(model: "keras.Model", name: str, quantize: str, sizes: tuple[int, ...
 
 def made(
     design: Design,
-    learned: Any,
+    learned: dict[str, np.ndarray] | None,
     drawn: list,
     frequencies: np.ndarray | None,
     embedding_codes: int | None,
@@ -127,10 +128,11 @@ def inputs_of(bundle: Bundle) -> list[inputs.Input]:
     return [dataclasses.replace(each.declared(), name=each.signature) for each in bundle.inputs]
 
 
-def program(model: Any, bundle: Bundle) -> Callable[[dict], dict]:
+def program(model: "keras.Model", bundle: Bundle) -> Callable[[dict], dict]:
     """The function that is converted: the model's own `call`, with what its kind answers from it."""
     kind = kind_of(model)
-    answering = model if getattr(model, "task", None) is not None else getattr(model, "encoder", model)
+    bare = getattr(model, "task", None) is None and hasattr(model, "encoder")
+    answering = model.encoder if bare else model
     names, output = {each.name: each.signature for each in bundle.inputs}, bundle.output(kind.answers.output)
     columns = kind.reader_outputs(bundle.target)
     wanted = [each.name for each in inputs.used(predict.declared(model), predict.settings_of(model))]

@@ -21,13 +21,13 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from kerasbert import checkpoints
+from kerasbert.cli.options import Keywords
 from kerasbert.errors import InputError, unknown
 from kerasbert.options import options
 from kerasbert.storage import files, places
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import tables
 from kerasbert.tasks.load import task_of
 from kerasbert.tasks.task import answerable, read_rows, split_files
@@ -68,8 +68,8 @@ class Plan:
     """
 
     model: str
-    data: Any
-    stages: tuple[tuple[str, Mapping[str, Any]], ...]
+    data: tables.Data | None
+    stages: tuple[tuple[str, JsonMap], ...]
     strategy: str = "auto"
 
     def __post_init__(self) -> None:
@@ -127,7 +127,7 @@ class Plan:
         return {"model": checkpoints.read_model_json(self.model).name, "stages": stages}
 
 
-def stages() -> dict[str, dict[str, Any]]:
+def stages() -> dict[str, dict[str, object]]:
     """Stage -> name -> type of what a plan may say about it."""
     taught = recipe.fields(distill)
     tuned = {name: kind for name, kind in recipe.fields(finetune).items() if not name.endswith("_column")}
@@ -149,7 +149,7 @@ def stages() -> dict[str, dict[str, Any]]:
     }
 
 
-def read_plan(path: str | os.PathLike, **over: Any) -> Plan:
+def read_plan(path: str | os.PathLike, **over: object) -> Plan:
     """A plan of a file of YAML; `model`, `data` and `strategy` may be given instead of what it says.
 
     Raises:
@@ -228,7 +228,7 @@ def _go_on(plan: Plan, out: Path, work: Path, state: Json, strategy: str, known:
 
 
 def _directories(
-    plan: Plan, work: Path, state: dict[str, Any], strategy: str, data: Mapping[str, tables.Source], quiet: bool
+    plan: Plan, work: Path, state: Json, strategy: str, data: Mapping[str, tables.Source], quiet: bool
 ) -> list[Path]:
     """The model, and what each stage before the last made of it: now, or before this was killed."""
     teacher, artefacts = None, [Path(plan.model)]
@@ -245,14 +245,14 @@ def _directories(
     return artefacts
 
 
-def _quantizing(plan: Plan, known: Split, data: Mapping[str, tables.Source], learned: bool) -> Json:
+def _quantizing(plan: Plan, known: Split, data: Mapping[str, tables.Source], learned: bool) -> Keywords:
     """What `compress` is given for the last stage: what the plan says, and rows of its data.
 
     Args:
         learned: whether the model was trained with the ranges of its activations.
     """
     _, given = plan.stages[-1]
-    settings: dict[str, Any] = {"data": data.get("dev") or known.apart()["dev"]}
+    settings: Keywords = {"data": data.get("dev") or known.apart()["dev"]}
     counted = SCHEMES.get(given.get("quantize") or "", Scheme()).calibrated and not learned
     if counted or given.get("embedding_codes") is not None:
         task = ledger.find_task(plan.model)
@@ -286,7 +286,7 @@ def _open(work: Path, out: Path, description: Json, overwrite: bool) -> Json:
 
 def _make(
     name: str,
-    given: dict[str, Any],
+    given: Keywords,
     strategy: str,
     rows: Mapping[str, tables.Source],
     current: Path,
@@ -315,7 +315,7 @@ def _make(
         finetune(current, task, rows, keep_head=True, **given)
 
 
-def _constraint(name: str, given: dict[str, Any]) -> Any:
+def _constraint(name: str, given: Keywords) -> prune.Magnitude | Aware | None:
     """What a stage asks of the weights while they are trained, of its arguments, which are taken out; None for others."""
     made = {"prune": prune.Magnitude, "aware": Aware}.get(name)
     if made is None:

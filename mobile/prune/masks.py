@@ -6,7 +6,6 @@ Of equal magnitudes the first goes, in the order of names, rows and columns.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,11 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def settled(
-    sparsity: Any, structure: str = "none", scope: str = "layer", schedule: str | None = None, *later: Any
+    sparsity: float | None,
+    structure: str = "none",
+    scope: str = "layer",
+    schedule: str | None = None,
+    *later: int | None,
 ) -> tuple[float, str]:
     """The share and the schedule that hold; `later` are end and frequency. Raises: InputError: see `sparsity.Magnitude`."""
     names = ("structure", structure, STRUCTURES), ("scope", scope, SCOPES)

@@ -1,7 +1,6 @@
 """A model directory read as Spec and tensors, and written again with others."""
 
 import os
-from typing import Any
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints import generation_config, source
 from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.errors import InputError
+from kerasbert.layers.encoder import SpecModel
 from kerasbert.layers.naming import names
 from kerasbert.spec import Spec
 from kerasbert.storage import files
@@ -42,12 +42,12 @@ def read_blocks(run: str | os.PathLike) -> tuple[checkpoints.ModelInfo, Tensors]
     return info, tensors
 
 
-def tokenizer(run: str | os.PathLike) -> Any:
+def tokenizer(run: str | os.PathLike) -> Tokenizer | None:
     """The tokenizer of a model directory, or None."""
     return text.held_tokenizer(source.directory(run))
 
 
-def encoder(info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors) -> Any:
+def encoder(info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors) -> SpecModel:
     """The family's encoder of another Spec with the tensors.
 
     Raises:
@@ -70,7 +70,13 @@ def encoder(info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors) -> Any:
 
 
 def write(
-    run: Any, out: Any, info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors, tokenizer: Tokenizer, overwrite: bool
+    run: str | os.PathLike,
+    out: str | os.PathLike,
+    info: checkpoints.ModelInfo,
+    spec: Spec,
+    tensors: Tensors,
+    tokenizer: Tokenizer | None,
+    overwrite: bool,
 ) -> None:
     """Write a model directory; name, task, labels and plug-in are those of `info`.
 
@@ -83,12 +89,22 @@ def write(
         if name.startswith("heads/"):
             _, head, rest = name.split("/", 2)
             heads.setdefault(head, {})[rest] = value
-    same: dict[str, Any] = {"task": info.task, "labels": info.labels, "plugin": info.plugin}
     trimmed = specs.maybe(spec, "embeddings.vocabulary") != specs.maybe(info.spec, "embeddings.vocabulary")
-    same["generation"] = generation_config.without_ids(info.generation) if trimmed else info.generation
-    same["languages"] = read_languages(source.directory(run) / "tokenizer")
+    generation = generation_config.without_ids(info.generation) if trimmed else info.generation
+    languages = read_languages(source.directory(run) / "tokenizer")
     rows = runs.rows_of(run)
     with files.new_directory(out, overwrite) as folder:
-        checkpoints.write_model(folder, checkpoints.ModelParts(made, info.name, heads, tokenizer, **same))
+        parts = checkpoints.ModelParts(
+            made,
+            info.name,
+            heads,
+            tokenizer,
+            task=info.task,
+            labels=info.labels,
+            plugin=info.plugin,
+            generation=generation,
+            languages=languages,
+        )
+        checkpoints.write_model(folder, parts)
         if rows:
             files.write_json(folder / "run.json", rows)

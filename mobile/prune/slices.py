@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -120,7 +119,7 @@ class Cut:
         kept = sorted(kept)
         if not kept:
             raise InputError(f"all {total} layers would go: keep at least one")
-        changes: dict[str, Any] = {"blocks.layers": len(kept), "attention.head_size": spec.head_size}
+        changes: dict[str, object] = {"blocks.layers": len(kept), "attention.head_size": spec.head_size}
         changes |= {path: tuple(value[i] for i in kept) for path, value in specs.by_layer(spec).items()}
         tensors = {name: value for name, value in self.tensors.items() if not BLOCK.match(name)}
         for name, value in self.tensors.items():

@@ -12,18 +12,20 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert import checkpoints
+from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
 from kerasbert.inputs import listed
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import names
 from kerasbert.options import passing
 from kerasbert.storage.json_view import Json
+from kerasbert.tasks.tables import Data
 from kerasbert.tasks.task import Task
 from kerasbert.training import model_files
 from kerasbert.training.config import FinetuneConfig
 from ..distill.recipes import DistillConfig
 from .masks import STRUCTURES, fits, masks, settled
-from .schedule import make_schedule
+from .schedule import Schedule, make_schedule
 
 KERNELS = (
     r"(^|/)attention/(query|key|value|output)/kernel$",
@@ -38,9 +40,9 @@ class _Kept:
     def __init__(self, mask: tf.Variable):
         self.mask = mask
 
-    def __call__(self, weight: Any) -> tf.Tensor:
-        weight = tf.convert_to_tensor(weight)
-        return tf.where(self.mask, weight, tf.zeros_like(weight))
+    def __call__(self, weight: keras.Variable) -> tf.Tensor:
+        values = tf.convert_to_tensor(weight)
+        return tf.where(self.mask, values, tf.zeros_like(values))
 
 
 class Magnitude:
@@ -62,6 +64,8 @@ class Magnitude:
         InputError: a value that does not exist or is out of range.
     """
 
+    plan: Schedule  # of `install`
+
     def __init__(
         self,
         sparsity: float | None = None,
@@ -77,7 +81,6 @@ class Magnitude:
         self.sparsity, self.schedule = settled(sparsity, structure, scope, schedule, end, frequency)
         self.structure, self.scope, self.times = structure, scope, (begin, end, frequency)
         self.patterns = tuple(listed(patterns))
-        self.plan: Any = None
 
     def describe(self, encoder: Encoder, steps: int) -> Json:
         """What run.json holds.
@@ -105,10 +108,10 @@ class Magnitude:
             "kernels": len(chosen),
         }
 
-    def choose(self, model: Any) -> tuple[dict[str, Any], list[str]]:
+    def choose(self, model: keras.Model) -> tuple[dict[str, keras.Variable], list[str]]:
         """(name -> variable of the kernels to prune, names of those that the structure does not fit)."""
-        found: dict[str, Any] = {}
-        every = names(getattr(model, "encoder", model))
+        found: dict[str, keras.Variable] = {}
+        every = names(model.encoder if hasattr(model, "encoder") else model)
         weights = {
             name: variable for name, variable in every.items() if len(variable.shape) == 2 and variable.trainable
         }
@@ -167,7 +170,7 @@ class Magnitude:
         """The masks as 0 and 1."""
         return {name: tf.convert_to_tensor(mask).numpy().astype("float32") for name, mask in self.masks.items()}
 
-    def restore(self, tensors: Any) -> None:
+    def restore(self, tensors: Safetensors) -> None:
         """The masks of a checkpoint."""
         for name, mask in self.masks.items():
             mask.assign(tensors.read(name) > 0)
@@ -197,7 +200,7 @@ def sparsity_of(directory: str | os.PathLike, patterns: Sequence[str] = KERNELS 
 @passing(Magnitude, FinetuneConfig, DistillConfig)
 def magnitude(
     run: str | os.PathLike,
-    data: Any,
+    data: Data,
     *,
     teacher: str | os.PathLike | None = None,
     task: str | Task | None = None,

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from kerasbert import checkpoints
 from kerasbert.errors import InputError
@@ -30,6 +30,7 @@ from .importance import OUTPUT, importance, least, normalised
 from .slices import Cut
 
 ROWS = 512  # labelled texts that the importance is measured on
+Chosen = TypeVar("Chosen", dict[int, list[int]], list[int])  # layer -> its heads that go, or the layers that stay
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,7 @@ class WidthConfig(CutConfig):
 
 
 @configured(HeadsConfig)
-def heads(run: str | os.PathLike, data: Any = None, *, config: HeadsConfig) -> Json:
+def heads(run: str | os.PathLike, data: Data | None = None, *, config: HeadsConfig) -> Json:
     """Take attention heads out of a model: those without which its loss changes least, or those that are named.
 
     Args:
@@ -96,7 +97,7 @@ def heads(run: str | os.PathLike, data: Any = None, *, config: HeadsConfig) -> J
 
 
 @configured(WidthConfig)
-def width(run: str | os.PathLike, data: Any, *, config: WidthConfig) -> Json:
+def width(run: str | os.PathLike, data: Data, *, config: WidthConfig) -> Json:
     """Take neurons out of the feed-forward networks, equally many out of each, by the same importance; as `heads`.
 
     Args:
@@ -127,7 +128,9 @@ def layers(run: str | os.PathLike, *, out: str | os.PathLike, keep: Sequence[int
     return _write(run, out, overwrite, list(keep), Cut.with_layers)
 
 
-def _write(run: str | os.PathLike, out: str | os.PathLike, overwrite: bool, chosen: Any, take: Callable) -> Json:
+def _write(
+    run: str | os.PathLike, out: str | os.PathLike, overwrite: bool, chosen: Chosen, take: Callable[[Cut, Chosen], Cut]
+) -> Json:
     files.check_free(out, overwrite, [run])
     info, tensors = rewrite.read_blocks(run)
     cut = Cut(info.spec, tensors)
@@ -147,7 +150,7 @@ def _report(out: str | os.PathLike, before: Cut, after: Cut) -> Json:
     }
 
 
-def _model(info: checkpoints.ModelInfo, cut: Cut, task: Task, tokenizer: Tokenizer) -> TaskModel:
+def _model(info: checkpoints.ModelInfo, cut: Cut, task: Task, tokenizer: Tokenizer | None) -> TaskModel:
     encoder = rewrite.encoder(info, cut.spec, cut.tensors)
     encoder.tokenizer = tokenizer
     model = TaskModel(encoder, task, name="label_model")
@@ -182,12 +185,12 @@ def _labelled(run: str | os.PathLike, data: Data | None, task: Task, rows: int) 
 
 def _measured(
     run: str | os.PathLike,
-    data: Any,
+    data: Data | None,
     config: CutConfig,
     groups: Callable[[Cut], dict[str, int]],
     take: Callable[[Cut, Mapping[str, list[int]]], Cut],
     evenly: bool = False,
-) -> tuple[dict[str, Any], dict[str, list[int]]]:
+) -> tuple[Json, dict[str, list[int]]]:
     """Cut by importance, in rounds -> report, and what is gone by kernel, numbered as in the given model."""
     share, rounds = config.share, config.rounds
     if share is None or type(share) not in (int, float) or not 0 < share < 1:

@@ -2,22 +2,25 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
+from kerasbert.answers.base import Outputs
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
 from kerasbert.storage.json_view import Json
+from kerasbert.tasks.base import Task
+from kerasbert.tasks.batches import Encoded
+from kerasbert.text import Tokenizer
 from ..tflite import repack, weights
 from . import forms, ranges, static
 from .schemes import SCHEMES
 
+Candidates = Iterator[tuple[bytes, Json]]
 SENSITIVITY = 200  # texts that the cost of each weight is measured on
 FINENESS = (static.FINENESS, 300.0, 1000.0, 3000.0, 10000.0)
 
 
-def check(quantize: str, max_drop: float, targets: np.ndarray | None) -> None:
+def check(quantize: str, max_drop: float, targets: np.ndarray | Sequence | None) -> None:
     """Refuse a budget that cannot be measured or that nothing could be done for."""
     if not max_drop >= 0:
         raise InputError(f"max_drop is {max_drop:g}, expected 0 or more points of the task's metric")
@@ -42,18 +45,18 @@ class Judge:
     """
 
     finish: Callable[[bytes], bytes]
-    task: Any
+    task: Task
     texts: Sequence
-    expected: np.ndarray
-    targets: Any
-    run: Callable[[bytes, Sequence, Any], Any]
-    tokenizer: Any = None
-    encode: Callable[[Sequence], tuple[Any, Any]] | None = None
+    expected: Outputs
+    targets: np.ndarray | Sequence
+    run: Callable[[bytes, Sequence, Tokenizer | None], Outputs]
+    tokenizer: Tokenizer | None = None
+    encode: Callable[[Sequence], tuple[Encoded, Encoded]] | None = None
 
     def __post_init__(self) -> None:
         self.own, self.fed = self.encode(self.texts) if self.encode else (None, None)
 
-    def check_reading(self, said: np.ndarray, max_drop: float, losses: Sequence[str]) -> None:
+    def check_reading(self, said: Outputs, max_drop: float, losses: Sequence[str]) -> None:
         """Refuse where the model itself loses more, of what the file's reader makes of the texts: no weight mends that.
 
         Args:
@@ -66,7 +69,7 @@ class Judge:
                 f"max_drop is {max_drop:g} points, and reading alone loses {drop:.2f}: {'; '.join(losses)}. Nothing was written"
             )
 
-    def metric(self, outputs: Tensor, encoded: Any = None) -> float:
+    def metric(self, outputs: Outputs, encoded: Encoded | None = None) -> float:
         """The task's metric in points, larger is better; `encoded` are the rows that the outputs are of."""
         kind = self.task.how
         sign = 1 if kind.better(self.task.metric, 1.0, 0.0) else -1
@@ -98,7 +101,7 @@ class Judge:
 
 def meet(
     data: bytes, quantize: str, names: Sequence[str], batches: forms.Feeds, max_drop: float, judge: Judge
-) -> tuple[bytes, dict[str, Any]]:
+) -> tuple[bytes, Json]:
     """The smallest file found that loses at most `max_drop` points.
 
     `dynamic_int8` and `int8_embeddings`: the cost of a weight is the mean |difference| of the outputs when it alone is int8
@@ -112,7 +115,7 @@ def meet(
     Raises:
         InputError: no candidate meets it; says the best found.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     best: tuple[tuple, bytes] | None = None
     search = _weights if SCHEMES[quantize].kinds else _static
     for made, row in search(data, quantize, names, batches, max_drop, judge):
@@ -132,16 +135,13 @@ def meet(
     return judge.finish(repack.slim(made)), forms.record(made, quantize, names) | {"budget": rows}
 
 
-Candidates = Iterator[tuple[bytes, dict[str, Any]]]
-
-
 def _weights(data, quantize, names, batches, max_drop, judge) -> Candidates:
     """Candidates that keep weights in float."""
     model = repack.read(data)
     found = weights.find(model, names)
     whole = list(dict.fromkeys(weight.name for weight in forms.plan(quantize, found)))
 
-    def make(kept: Iterable[str], judge: Judge = judge) -> tuple[bytes, dict[str, Any]]:
+    def make(kept: Iterable[str], judge: Judge = judge) -> tuple[bytes, Json]:
         made = repack.write(weights.lower(model, forms.plan(quantize, found, kept)))
         return made, judge.row(made, [name for name in whole if name in kept])
 

@@ -1,12 +1,13 @@
 """Which real texts a compression takes ranges of activations and counts of pieces from."""
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.training.splits import training_texts
+from ..options import Given
 from ..tflite.tables import product
 from . import aware_training, ranges
 from .schemes import SCHEMES
@@ -20,7 +21,7 @@ def real_texts(
     model: "keras.Model",
     pair: bool,
     quantize: str,
-    calibration: Any,
+    calibration: Given | None,
     size: int | None,
     embedding_codes: int | None,
     max_drop: float | None,
@@ -52,7 +53,7 @@ def real_texts(
     return learned, drawn, frequencies
 
 
-def _calibration(model: "keras.Model", pair: bool, quantize: str, given: object, size: int | None) -> list:
+def _calibration(model: "keras.Model", pair: bool, quantize: str, given: Given | None, size: int | None) -> list:
     """The texts that ranges are taken from; none where nothing is calibrated."""
     if not SCHEMES[quantize].calibrated:
         if given is not None or size is not None:
@@ -66,7 +67,7 @@ def _calibration(model: "keras.Model", pair: bool, quantize: str, given: object,
     return ranges.choose(ranges.read(given, getattr(model, "task", None), pair), size)
 
 
-def _frequencies(model: "keras.Model", pair: bool, given: object, size: int | None) -> np.ndarray | None:
+def _frequencies(model: "keras.Model", pair: bool, given: Given | None, size: int | None) -> np.ndarray | None:
     """How often the pieces occur in real texts: float [V], None without texts."""
     if given is None:
         if size is not None:

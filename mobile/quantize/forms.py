@@ -1,7 +1,6 @@
 """From a float file to a quantized one: what each name of `--quantize` means, and the record of what was done."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -44,7 +43,7 @@ def quantized(
     batches: Feeds = (),
     embedding_codes: int | None = None,
     frequencies: np.ndarray | None = None,
-) -> tuple[bytes, dict[str, Any]]:
+) -> tuple[bytes, Json]:
     """A float file in another form.
 
     Args:

@@ -4,7 +4,6 @@ import dataclasses
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from kerasbert.errors import InputError, no_file
 from kerasbert.tasks.base import Task
 from .. import samples
 from ..captured_output import captured
+from ..options import Given
 from ..tflite import buckets, repack
 from ..tflite.repack import SubGraphT
 from ..tflite.weights import grid
@@ -45,7 +45,7 @@ class Range:
         return (self.total / max(self.texts, 1)) ** 2 / (step**2 / 12)
 
 
-def read(calibration: Any, task: Task | None, pair: bool) -> list:
+def read(calibration: Given, task: Task | None, pair: bool) -> list:
     """The texts that were given: a list, a file with one text a line, or rows of the task (a folder: of its train file).
 
     Args:
@@ -125,7 +125,7 @@ def observe(data: bytes, batches: Iterable[tuple[str, dict[str, np.ndarray]]]) -
             experimental_preserve_all_tensors=True,
             experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
         )
-        runners: dict[str, Any] = {}
+        runners = {}
         for name, inputs in sorted(batches, key=lambda batch: batch[0]):
             if name not in runners:
                 runners[name] = interpreter.get_signature_runner(name)

@@ -27,7 +27,7 @@ from kerasbert.inputs import Row
 from kerasbert.progress import counted
 from kerasbert.text import load_tokenizer
 from kerasbert.text.base import KNOWLEDGE
-from .interpreters import interpreter, one_line
+from .interpreters import Compiled, Plain, interpreter, one_line
 from .native import quicken
 from .opening import opened, tokenizing
 from .system import cache as caches
@@ -120,10 +120,10 @@ class Runner:
             longest; tokenizer; native: bool, whether the portable core tokenizes (`runtime.native`).
     """
 
-    def __init__(self, bundle: bundles.Bundle, model: Any, path: Path, windows: int = WINDOWS) -> None:
+    def __init__(self, bundle: bundles.Bundle, model: Compiled | Plain, path: Path, windows: int = WINDOWS) -> None:
         self.bundle, self.windows = bundle, windows
-        self.finalizer: Callable[[], Any] | None = None
-        self.model = model
+        self.finalizer: Callable[[], object] | None = None
+        self.model: Compiled | Plain | None = model
         self.path = path
         self.kind = answers.find(bundle.kind).configured(bundle.options)
         with tokenizing(path):
@@ -185,12 +185,12 @@ class Runner:
             found += self._answers(kind, parts[begin : begin + BLOCK], settings, begin)
         return [kind.limited(answer, top, threshold) for answer in found] if limits else found
 
-    def generate(self, text: object, *, language: str | None = None, **options: Any) -> "Generation":
+    def generate(self, text: object, *, language: str | None = None, **options: object) -> "Generation":
         """The answer of one text of a file that generates: `runner.generate("the cat", beams=4)`. `options`: as of a call."""
         self._asked(options, True)
         return self([text], language=language, options=options)[0]
 
-    def stream(self, text: object, *, language: str | None = None, **options: Any) -> "Stream":
+    def stream(self, text: object, *, language: str | None = None, **options: object) -> "Stream":
         """The same, its text in pieces as its tokens come: `for piece in runner.stream("the cat")`.
 
         Whoever leaves the loop ends the text. Threads, and several streams, take turns token by token.
@@ -224,7 +224,7 @@ class Runner:
             logits = self._writer().follow(first, arrays, length, whole[1:most])
             return scored(self.tokenizer, whole[:most], logits, len(whole) > most)
 
-    def _asked(self, options: Mapping[str, object] | None, generates: bool = False) -> Any:
+    def _asked(self, options: Mapping[str, object] | None, generates: bool = False) -> Kind:
         """The kind with the options of a call, which a file that generates alone has."""
         if self.bundle.answering and (options or generates):
             said = f"{next(iter(options))} is given, and " if options else ""
@@ -296,7 +296,7 @@ class Runner:
             return np.stack(list(self._writer().follow(row, arrays, length, ids)))
 
     @contextlib.contextmanager
-    def _running(self) -> Iterator[Any]:
+    def _running(self) -> Iterator[Compiled | Plain]:
         """What runs the network: one thread at a time."""
         with one_line(self.path, "run"), self._turn:
             if self.model is None:
@@ -311,7 +311,7 @@ class Runner:
     def _settings(self, language: str | None) -> dict[str, int]:
         return self._usual if language is None else self._numbers({"language": language})
 
-    def _numbers(self, settings: dict[str, Any]) -> dict[str, int]:
+    def _numbers(self, settings: dict[str, str]) -> dict[str, int]:
         """Input name -> number of the settings of a call, where not given those of the training."""
         return inputs.numbers(self._reads, self.tokenizer, self.bundle.trained | settings)
 
@@ -336,21 +336,21 @@ class Runner:
         self, rows: Sequence[Row], settings: dict[str, int], begin: int = 0, kind: Kind | None = None
     ) -> list[np.ndarray]:
         """The outputs of rows, in their order; `begin`: number of the first in its call."""
-        outputs: list[Any] = [None] * len(rows)
+        outputs = [np.empty(0)] * len(rows)
         # by length: a change of length costs 0.2-0.6 ms
         order = sorted(range(len(rows)), key=lambda place: rows[place].length)
         for place in counted(order, len(rows), "rows") if len(rows) > 1 else order:
             outputs[place] = self._row(rows[place], settings, begin + place, kind)
         return outputs
 
-    def _parts(self, texts: Any) -> list[Parts]:
+    def _parts(self, texts: object) -> list[Parts]:
         """Each text as (text,) or (text_a, text_b), checked against what the model was trained on."""
         texts = inputs.listed(texts)
         if isinstance(texts, Mapping) or not isinstance(texts, Iterable):
             raise InputError(f"texts is a {type(texts).__name__}, expected a list of texts")
         return [self._parts_of(text, number) for number, text in enumerate(texts)]
 
-    def _parts_of(self, text: Any, number: int) -> Parts:
+    def _parts_of(self, text: object, number: int) -> Parts:
         """The parts of one input.
 
         Raises:
@@ -360,7 +360,7 @@ class Runner:
             with of_text(number):
                 return self.kind.parts(text, self.bundle.parts, f"text {number}")
         single, pair = isinstance(text, str | bytes), self.bundle.pair
-        parts = (text,) if single else tuple(text) if isinstance(text, list | tuple) else ()
+        parts = (text,) if isinstance(text, str | bytes) else tuple(text) if isinstance(text, list | tuple) else ()
         if single == pair or len(parts) != 1 + pair or not all(isinstance(part, str | bytes) for part in parts):
             one = "one text: this model does not read pairs" if parts else "a text"
             wanted = "a pair of texts: (text_a, text_b)" if pair else one

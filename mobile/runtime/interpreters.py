@@ -18,7 +18,7 @@ import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,10 @@ from .system import cache as caches
 from .system import delegates, forks
 from .system.quiet import unheard, unheard_from_now_on
 from .writing.programs import Arrays, Buffers
+
+if TYPE_CHECKING:
+    from ai_edge_litert.interpreter import Interpreter, SignatureRunner
+
 
 CHECKS = 3  # number of what `operators.check` and `check` look for: one more where they look for more
 IN_MEMORY = ":memory"  # XNNPACK's name for a weight cache in an anonymous file
@@ -149,11 +153,13 @@ class Compiled:
 class Plain:
     """A TFLite Interpreter: of ai-edge-litert without CompiledModel, or of tflite-runtime. It resizes by itself."""
 
-    def __init__(self, interpreter: Any, name: str, path: Path, bundle: Bundle, threads: int, **more: Any) -> None:
+    def __init__(
+        self, interpreter: "type[Interpreter]", name: str, path: Path, bundle: Bundle, threads: int, **more: Any
+    ) -> None:
         self.name = name
         self.model: Any = interpreter(model_path=str(path), num_threads=threads, **more)
         self.bundle, self.output = bundle, output_of(bundle)
-        self.runners: dict[str, Any] = {}
+        self.runners: dict[str, SignatureRunner] = {}
 
     @functools.cached_property
     def programs(self) -> Arrays:

@@ -8,13 +8,17 @@ the weights; deriving costs nothing. Where the two differ in any other way the a
 import copy
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kerasbert.errors import InputError
 from . import repack
-from .repack import ModelT, OperatorT, SubGraphT, TensorT
+from .repack import ModelT, OperatorT, SignatureDefT, SubGraphT, TensorT
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
 
 # Denser where sentences are. Multiples of 4: XNNPACK's int8 kernels take 4 rows at a time on AVX2 and ARM (5 with AVX512-VNNI).
 # From 64 on multiples of 16, which softmax and attention's products like (80 tokens cost what 75 do), and of each of them the
@@ -72,7 +76,7 @@ def choose(
     return sizes if fixed or not seen else denser(sizes, seen, min(MORE, max(LEAST, BUDGET - len(sizes))))
 
 
-def depend_on_texts(target: str, lengths: Any) -> bool:
+def depend_on_texts(target: str, lengths: Sequence[int] | str | None) -> bool:
     """Whether `choose` asks how long texts are."""
     return target == "kerasbert" and not lengths
 
@@ -136,7 +140,9 @@ def add(data: bytes, *groups: dict[int, str]) -> bytes | None:
     return repack.write(model)
 
 
-def _group(model: ModelT, made: dict[int, Any], signatures: dict[int, str]) -> list[tuple[Any, Any]] | None:
+def _group(
+    model: ModelT, made: dict[int, SignatureDefT], signatures: dict[int, str]
+) -> list[tuple[SignatureDefT, SubGraphT]] | None:
     """The signatures of one group with their subgraphs, those that are not made derived from the two that are."""
     if made.keys() == signatures.keys() and len(made) < 3:
         return [(made[length], model.subgraphs[made[length].subgraphIndex]) for length in sorted(made)]
@@ -190,7 +196,7 @@ def lengths(data: bytes) -> dict[int, str]:
     return found
 
 
-def _names(entry: Any) -> list[tuple]:
+def _names(entry: SignatureDefT) -> list[tuple]:
     return sorted((part.name, part.tensorIndex) for part in [*entry.inputs, *entry.outputs])
 
 
@@ -226,7 +232,7 @@ def _kept(model: ModelT, tensor: TensorT) -> bool:
     return model.buffers[tensor.buffer].data is not None
 
 
-def _derive(model: ModelT, a: SubGraphT, b: SubGraphT, step: tuple[int, int], length: int) -> Any:
+def _derive(model: ModelT, a: SubGraphT, b: SubGraphT, step: tuple[int, int], length: int) -> SubGraphT | None:
     """The subgraph at another length: every number on the line through a's and b's; None where one is not on a line."""
     s = repack.schema()
     graph = copy.copy(b)
@@ -273,7 +279,7 @@ def _line(x: np.ndarray, y: np.ndarray, step: tuple[int, int]) -> np.ndarray | N
 
 
 def _constant(
-    model: ModelT, x: TensorT, y: TensorT, tensor: TensorT, step: tuple[int, int], s: Any
+    model: ModelT, x: TensorT, y: TensorT, tensor: TensorT, step: tuple[int, int], s: "ModuleType"
 ) -> np.ndarray | None:
     """Bytes of a constant at another length: the same, a beginning of the longer one, or int32 on a line."""
     one, two = model.buffers[x.buffer].data, model.buffers[y.buffer].data

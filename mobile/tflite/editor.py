@@ -3,12 +3,11 @@
 import copy
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from . import repack
-from .repack import ModelT, SubGraphT, TensorT, builtin, inputs_of
+from .repack import ModelT, OperatorT, QuantizationT, SubGraphT, TensorT, builtin, inputs_of
 from .tables.product import CENTROIDS, Coded
 
 
@@ -115,7 +114,7 @@ class Editor:
         self.matrix(dataclasses.replace(weight, users=products), x)
         self.table(dataclasses.replace(weight, users=others), x)
 
-    def _at(self, number: int, place: int) -> Any:
+    def _at(self, number: int, place: int) -> OperatorT:
         return self.model.subgraphs[number].operators[place]
 
     def codes(self, weight: Weight, coded: Coded) -> None:
@@ -194,7 +193,7 @@ class Editor:
             self._add(at, "DEQUANTIZE", [small], [plain])
             self._add(at, "MUL", [plain, unit], [final], self.s.MulOptionsT())
 
-    def finished(self) -> Any:
+    def finished(self) -> ModelT:
         """The model with the added operators in their places."""
         for number, graph in enumerate(self.model.subgraphs):
             operators = []
@@ -204,7 +203,7 @@ class Editor:
             graph.operators = operators
         return self.model
 
-    def _scales(self, scale: np.ndarray, zero: np.ndarray) -> Any:
+    def _scales(self, scale: np.ndarray, zero: np.ndarray) -> QuantizationT:
         made = self.s.QuantizationParametersT()
         made.scale, made.zeroPoint = np.asarray(scale, np.float32), np.asarray(zero, np.int64)
         made.quantizedDimension = 0
@@ -218,7 +217,9 @@ class Editor:
         self._set(len(self.model.buffers) - 1, data)
         return len(self.model.buffers) - 1
 
-    def _like(self, graph: SubGraphT, tensor: TensorT, kind: int, *last: int, scale: Any = None) -> int:
+    def _like(
+        self, graph: SubGraphT, tensor: TensorT, kind: int, *last: int, scale: QuantizationT | None = None
+    ) -> int:
         """A computed tensor of the rows of another and other numbers in each."""
         made = copy.copy(tensor)
         made.type, made.quantization = kind, scale
@@ -228,7 +229,13 @@ class Editor:
         return self._tensor(graph, made)
 
     def _constant(
-        self, graph: SubGraphT, other: TensorT, kind: int, buffer: int, shape: Sequence[int], scale: Any = None
+        self,
+        graph: SubGraphT,
+        other: TensorT,
+        kind: int,
+        buffer: int,
+        shape: Sequence[int],
+        scale: QuantizationT | None = None,
     ) -> int:
         """A constant beside another one."""
         made = copy.copy(other)
@@ -250,7 +257,7 @@ class Editor:
         self.model.operatorCodes.append(code)
         return len(self.model.operatorCodes) - 1
 
-    def _add(self, at: tuple, name: str, inputs: list, outputs: list, options: Any = None) -> None:
+    def _add(self, at: tuple, name: str, inputs: list, outputs: list, options: object = None) -> None:
         operator = self.s.OperatorT()
         operator.opcodeIndex = self._code(getattr(self.s.BuiltinOperator, name))
         operator.inputs, operator.outputs = np.asarray(inputs, np.int32), np.asarray(outputs, np.int32)

@@ -25,6 +25,8 @@ ModelT = Any
 SubGraphT = Any
 OperatorT = Any
 TensorT = Any
+SignatureDefT = Any
+QuantizationT = Any
 SMALLEST_PREFIX = 4096  # bytes; below that a copy costs less than an operator
 
 
@@ -51,7 +53,7 @@ class SharingBuilder(flatbuffers.Builder):
             self.seen[key] = super().CreateNumpyVector(x)
         return self.seen[key]
 
-    def CreateString(self, s: Any, encoding: str = "utf-8", errors: str = "strict") -> int:
+    def CreateString(self, s: str | bytes, encoding: str = "utf-8", errors: str = "strict") -> int:
         """Offset of a string."""
         key = ("string", s)
         if key not in self.seen:
@@ -165,7 +167,7 @@ def _share_prefixes(model: ModelT) -> None:
     The position table, which the converter cuts to each bucket's length and folds into it.
     """
     s = schema()
-    users: dict[int, list[tuple[Any, int]]] = {}
+    users: dict[int, list[tuple[SubGraphT, int]]] = {}
     for graph in model.subgraphs:
         for index, tensor in enumerate(graph.tensors):
             data = model.buffers[tensor.buffer].data
@@ -229,7 +231,7 @@ def _part_biases(model: ModelT) -> None:
     bias of what reads it, and the first layer reads another norm than the others.
     """
     s = schema()
-    readers: dict[bytes, list[tuple[Any, Any]]] = {}
+    readers: dict[bytes, list[tuple[SubGraphT, OperatorT]]] = {}
     for graph in model.subgraphs:
         for operator in graph.operators:
             if builtin(model, operator) != s.BuiltinOperator.FULLY_CONNECTED:

@@ -7,8 +7,8 @@ called trim.py: importing it would put the module in the place of `mobile.trim`.
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,11 +16,18 @@ from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.inputs import listed
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.bpe import ALPHABET, MergeTokenizer
 from kerasbert.text.sentencepiece import NORMAL
 from kerasbert.text.tree import with_knowledge
 from kerasbert.text.unigram import SPACE, Unigram
+
+if TYPE_CHECKING:
+    from kerasbert.checkpoints.directory import ModelInfo
+    from kerasbert.tasks.tables import Data
+    from ..samples import Sample
+
 
 TABLE = "embeddings/tokens/table"
 # rows of token heads (heads/mlm/bias, heads/generator/mlm/extra) and of an output, where they are as many as the vocabulary
@@ -32,13 +39,13 @@ MATRIX = re.compile(r"^block_|/block_")
 
 def trim(
     run: str | os.PathLike,
-    texts: Sequence[str | tuple[str, str]] | None = None,
+    texts: "Sequence[Sample] | None" = None,
     *,
     out: str | os.PathLike,
-    data: str | os.PathLike | Mapping[str, Any] | None = None,
+    data: "Data | None" = None,
     size: int | None = None,
     overwrite: bool = False,
-) -> dict[str, Any]:
+) -> Json:
     """Write a model directory with a smaller vocabulary. A text whose pieces all stay gets the same vectors to the bit.
 
     Kept are special and added tokens, every piece that stands for a single character (of WordPiece with and without ##, so that
@@ -91,7 +98,7 @@ def trim(
     return report | {name: (before[name], after[name]) for name in ("unknown", "split", "tokens")}
 
 
-def texts_of(run: str | os.PathLike, paths: Sequence[str | os.PathLike]) -> list[Any]:
+def texts_of(run: str | os.PathLike, paths: Sequence[str | os.PathLike]) -> "list[Sample]":
     """The texts of files, as the model of a directory reads them."""
     from kerasbert import checkpoints
     from kerasbert.checkpoints.adapters import merged_directory
@@ -102,7 +109,7 @@ def texts_of(run: str | os.PathLike, paths: Sequence[str | os.PathLike]) -> list
     return [text for path in listed(paths) for text in samples.corpus(path, task)]
 
 
-def _corpus(info: Any, texts: Any, data: Any) -> list[str]:
+def _corpus(info: "ModelInfo", texts: "Iterable[Sample] | None", data: "Data | None") -> list[str]:
     """The texts one by one, those of a pair too."""
     if (texts is None) == (data is None):
         raise InputError("give texts or data, one of them: the corpus whose pieces are kept")
@@ -118,6 +125,7 @@ def _corpus(info: Any, texts: Any, data: Any) -> list[str]:
             for path in split_files(data, task=task).values()
             for text in read_rows(task, path, targets=False).texts
         ]
+    assert texts is not None  # one of them is given
     if isinstance(texts, str | bytes | os.PathLike):  # a text alone is no corpus, and its words would be all that stays
         raise InputError(f"texts is {str(texts)!r:.60}, expected a list of texts; of a file `data.texts.read(FILE)`")
     parts = [part for text in texts for part in ((text,) if isinstance(text, str) else text)]

@@ -1,7 +1,7 @@
 """What a bundle says of a graph's signatures, compared with the graph before it is run."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from kerasbert.errors import InputError
 from kerasbert.export.bundle import MAX_WIDTH, Bundle, Reads
 from kerasbert.inputs import size_of
 from ..writing.programs import check_programs
+
+if TYPE_CHECKING:
+    from ai_edge_litert.interpreter import Interpreter
 
 
 def output_of(bundle: Bundle) -> str:
@@ -23,7 +26,7 @@ def shape_of(each: Reads, length: int) -> tuple[int, ...]:
     return tuple(size_of(axis, length, each.places) for axis in each.axes)
 
 
-def check(model: Any, bundle: Bundle, path: Path) -> None:
+def check(model: "Interpreter", bundle: Bundle, path: Path) -> None:
     """Compare the signatures of a graph with what its bundle says about them.
 
     Args:
@@ -38,7 +41,7 @@ def check(model: Any, bundle: Bundle, path: Path) -> None:
         return
     found, kind = model.get_signature_list(), answers.find(bundle.kind).configured(bundle.options)
     for length, signature in bundle.answering.items():
-        name, output = signature.name, signature.outputs.get(kind.output)
+        name, output = signature.name, signature.outputs.get(kind.output, "")
         if name not in found:
             raise InputError(f"{path} has no signature {name!r:.40}, which its bundle names. Write the file again")
         runner, tokens = model.get_signature_runner(name), -1 if bundle.any_length else length
@@ -57,7 +60,7 @@ def check(model: Any, bundle: Bundle, path: Path) -> None:
         _compare(path, name, shown, {output: (shape, np.float32)})
 
 
-def _compare(path: Path, name: str, found: dict[str, dict], wanted: dict[Any, tuple]) -> None:
+def _compare(path: Path, name: str, found: dict[str, dict], wanted: dict[str, tuple]) -> None:
     """The tensors of one side of a signature: name -> (shape, type)."""
     given = {key: (tuple(map(int, one["shape_signature"])), one["dtype"]) for key, one in found.items()}
     if given != wanted:

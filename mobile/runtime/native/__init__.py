@@ -13,10 +13,10 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
+from kerasbert.storage.json_view import Json
 from kerasbert.text.base import SURROGATE, Tokenizer, Tokens
 from ..system import forks
 
@@ -72,7 +72,7 @@ class _Row(ctypes.Structure):
 
 
 _POINTER, _SIZE, _RESULT = ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(_Tokens)
-_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+_SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "kb_version": (ctypes.c_int32, []),
     "kb_tokenizer_open": (ctypes.c_int, [_POINTER, _SIZE, _POINTER, _POINTER]),
     "kb_tokenizer_close": (None, [_POINTER]),
@@ -303,7 +303,7 @@ class NativeRows:
         row = self._library.kb_rows_row(self._handle, number)
         return row.ids[: row.length], row.segments[: row.length], row.position, bool(row.truncated)
 
-    def answer(self, outputs: Sequence[Tensor]) -> dict[str, Any]:
+    def answer(self, outputs: Sequence[Tensor]) -> Json:
         """float32 outputs of each row -> what `to_json` of the answer gives."""
         import numpy as np
 

@@ -9,9 +9,13 @@ import contextlib
 import ctypes
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from ai_edge_litert.interpreter import Interpreter
+
 
 XNNPACK = "xnnpack"
 ACCELERATORS = {"gpu": ("GPU", "CPU"), "npu": ("NPU",)}
@@ -57,7 +61,7 @@ def registered(delegate: str) -> bool:
     return False
 
 
-def library(delegate: str, path: Path) -> dict[str, Any]:
+def library(delegate: str, path: Path) -> dict[str, list]:
     """The arguments by which an Interpreter takes the delegate of a library; which operators of `path` it takes is told.
 
     Raises:
@@ -74,7 +78,7 @@ def library(delegate: str, path: Path) -> dict[str, Any]:
         reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
         raise InputError(f"{delegate} is no TFLite delegate that can be loaded: {reason[:150]}") from error
     try:
-        probe: Any = Interpreter(
+        probe = Interpreter(
             model_path=str(path),
             experimental_delegates=[loaded],
             experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
@@ -95,7 +99,7 @@ def library(delegate: str, path: Path) -> dict[str, Any]:
     return {"experimental_delegates": [loaded]}
 
 
-def taken(interpreter: Any) -> tuple[int, int, int]:
+def taken(interpreter: "Interpreter") -> tuple[int, int, int]:
     """Operators of an allocated Interpreter's first program; how many of them delegates compute, and in how many pieces."""
     nodes = interpreter._get_ops_details()  # none but this one tells it
     own = [node for node in nodes if node["op_name"] != "DELEGATE"]

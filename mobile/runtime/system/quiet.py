@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 from collections.abc import Iterator
-from typing import Any
 
 from . import forks
 
@@ -17,7 +16,7 @@ class _Stream:
 
     def __init__(self) -> None:
         self.lock, self.users = forks.lock(2), 0
-        self.variable: Any = None
+        self.variable: ctypes.c_void_p | None = None
         self.own = self.null = None
         with contextlib.suppress(OSError, TypeError, AttributeError, ValueError):
             library = ctypes.CDLL(None)

@@ -4,11 +4,11 @@ import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from kerasbert.errors import InputError
 
 CHUNK = 1 << 20
+Bytes = bytes | bytearray | memoryview
 
 
 def located(source: object) -> tuple[Path, Callable[[], None]]:
@@ -23,7 +23,7 @@ def located(source: object) -> tuple[Path, Callable[[], None]]:
     """
     if isinstance(source, str | os.PathLike):
         return Path(source), _nothing
-    if isinstance(source, bytes | bytearray | memoryview):
+    if isinstance(source, Bytes):
         return _held(lambda write: write(source))
     if not isinstance(source, int) or isinstance(source, bool):
         raise InputError(f"received a {type(source).__name__}, expected a path, the bytes of a .tflite or a descriptor")
@@ -46,14 +46,14 @@ def _nothing() -> None:
     """A path is the caller's."""
 
 
-def _copy(number: int, write: Callable[[bytes], Any]) -> None:
+def _copy(number: int, write: Callable[[bytes], object]) -> None:
     at = 0
     while chunk := os.pread(number, CHUNK, at):
         write(chunk)
         at += len(chunk)
 
 
-def _held(fill: Callable[[Callable[[Any], Any]], None]) -> tuple[Path, Callable[[], None]]:
+def _held(fill: Callable[[Callable[[Bytes], object]], object]) -> tuple[Path, Callable[[], None]]:
     """A copy in memory, else in a temporary file."""
     with contextlib.suppress(AttributeError, OSError):
         number = os.memfd_create("kerasbert-model")

@@ -1,22 +1,20 @@
 """A text is written: what reads the source runs once, then a step for each token (`answers.beam_search` says which)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from kerasbert.answers.base import Kind
 from kerasbert.answers.beam_search import growing, searched
 from kerasbert.errors import InputError
 from kerasbert.export.bundle import LOGITS, Bundle
 from kerasbert.inputs import Row
 from kerasbert.text.base import Tokenizer
-from .programs import Programs
+from .programs import Programs, State
 
 if TYPE_CHECKING:
     from kerasbert.answers.generation import GenerationKind
-
-
-State = dict[str, Any]
 
 
 class Writer:
@@ -29,8 +27,9 @@ class Writer:
         tokenizer: of the file.
     """
 
-    def __init__(self, bundle: Bundle, programs: Programs, kind: Any, tokenizer: Tokenizer) -> None:
-        self.bundle, self.programs, self.kind, self.tokenizer = bundle, programs, kind, tokenizer
+    def __init__(self, bundle: Bundle, programs: Programs, kind: Kind, tokenizer: Tokenizer) -> None:
+        self.bundle, self.programs, self.tokenizer = bundle, programs, tokenizer
+        self.kind = cast("GenerationKind", kind)
         self.steps = {places: each.name for places, each in bundle.of("decode_step").items()}
         self.role = next(iter(bundle.reading.values())).role
         outputs = next(iter(bundle.of("decode_step").values())).outputs
@@ -39,7 +38,7 @@ class Writer:
         self.inputs: dict[int, State] = {}  # places -> the inputs of a step beside its state
         self.blank: dict[int, State] = {}  # places -> a state of zeros
 
-    def asked(self, options: Mapping[str, object]) -> Any:
+    def asked(self, options: Mapping[str, object]) -> "GenerationKind":
         """The kind with the options of a call.
 
         Raises:
@@ -67,14 +66,14 @@ class Writer:
         arrays: dict[str, np.ndarray],
         length: int,
         number: int = 0,
-        kind: Any = None,
+        kind: Kind | None = None,
     ) -> np.ndarray:
         """What is written for a row: [score, ids] of each text, float32 [N * (1 + T)], padded with the end.
 
         Args:
             arrays: what the program that reads takes. length: its bucket. number: of the text in its call. kind: of `asked`.
         """
-        kind, end = kind or self.kind, self.tokenizer.sep_id
+        kind, end = cast("GenerationKind", kind or self.kind), self.tokenizer.sep_id
         with _Text(self, row, arrays, length) as text:
             found = searched(text, text.prompt, kind.decoding, end_id=end, row=number)
         for _, score in found:
@@ -83,7 +82,7 @@ class Writer:
         return np.array(padded, np.float32).ravel()
 
     def grow(
-        self, row: Row, arrays: dict[str, np.ndarray], length: int, kind: "GenerationKind"
+        self, row: Row, arrays: dict[str, np.ndarray], length: int, kind: Kind
     ) -> Iterator[tuple[list[int], float]]:
         """The ids and the score of one text, after each token.
 
@@ -93,9 +92,11 @@ class Writer:
         for name in ("beams", "num_return_sequences"):
             if (count := kind.options[name]) > 1:
                 raise InputError(f"{name} is {count}, expected 1: a text is known at its end alone then (generate)")
-        return self._grow(row, arrays, length, kind)
+        return self._grow(row, arrays, length, cast("GenerationKind", kind))
 
-    def _grow(self, row: Row, arrays: dict[str, np.ndarray], length: int, kind: "GenerationKind") -> Iterator[Any]:
+    def _grow(
+        self, row: Row, arrays: dict[str, np.ndarray], length: int, kind: "GenerationKind"
+    ) -> Iterator[tuple[list[int], float]]:
         end = self.tokenizer.sep_id
         with _Text(self, row, arrays, length) as text:
             for ((ids, score),) in growing(text, text.prompt, kind.decoding, end_id=end):

@@ -6,7 +6,7 @@ plain Interpreter they go through numpy. Outputs have no order that one could re
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,8 +15,14 @@ from kerasbert.export.bundle import LOGITS, MAX_WIDTH, STEP, Bundle, Signature
 from kerasbert.inputs import Tensor, size_of
 from ..system.quiet import unheard
 
+if TYPE_CHECKING:
+    from ai_edge_litert.compiled_model import CompiledModel
+    from ai_edge_litert.interpreter import Interpreter
+
+
 Shape = tuple[int, ...]
-Tensors = dict[str, tuple[Shape, Any]]  # name -> (shape, type)
+Tensors = dict[str, tuple[Shape, type]]  # name -> (shape, numpy's type)
+State = dict[str, Tensor]  # what programs take and give, by name: buffers of an interpreter, or numpy arrays
 
 
 class Buffers:
@@ -26,18 +32,18 @@ class Buffers:
         model: ai_edge_litert's CompiledModel.
     """
 
-    def __init__(self, model: Any) -> None:
-        self.model: Any = model
+    def __init__(self, model: "CompiledModel") -> None:
+        self.model: Any = model  # None once it is closed
         self.signatures = model.get_signature_list()
         self.shapes: dict[str, dict[str, Shape]] = {}
-        self.idle: dict[str, list[dict[str, Any]]] = {}  # outputs that nobody reads any more
+        self.idle: dict[str, list[State]] = {}  # outputs that nobody reads any more
 
     def close(self) -> None:
         """Let go of the model."""
         self.model = None
         self.idle.clear()
 
-    def run(self, name: str, given: Mapping[str, object]) -> dict[str, Any]:
+    def run(self, name: str, given: State) -> State:
         """What a signature gives: name -> what `given` may hold, and `read` reads.
 
         Args:
@@ -49,12 +55,12 @@ class Buffers:
         self.model.run_by_index(index, [given[part] for part in signature["inputs"]], [outputs[part] for part in names])
         return outputs
 
-    def done(self, name: str, outputs: dict[str, Tensor]) -> None:
+    def done(self, name: str, outputs: State) -> None:
         """What a run of a signature gave is not needed any more."""
         if self.model is not None:
             self.idle[name].append(outputs)
 
-    def made(self, name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def made(self, name: str, arrays: Mapping[str, np.ndarray]) -> State:
         """Some inputs of a signature, with these values; `put` writes others into them."""
         with unheard():  # litert makes its default environment at the first write
             made = {part: self.model.create_input_buffer_by_name(name, part) for part in arrays}
@@ -76,11 +82,11 @@ class Buffers:
             self.shapes[name] = {key: tuple(map(int, each["shape"])) for key, each in details.items()}
         return self.shapes[name][part]
 
-    def put(self, made: dict[str, Any], part: str, values: np.ndarray) -> None:
+    def put(self, made: State, part: str, values: np.ndarray) -> None:
         """Other values."""
         made[part].write(values)
 
-    def read(self, name: str, part: str, given: Any) -> np.ndarray:
+    def read(self, name: str, part: str, given: Tensor) -> np.ndarray:
         """The values of an output of a signature."""
         shape = self._shape(name, part)
         return given.read(int(np.prod(shape)), np.float32).reshape(shape)
@@ -93,10 +99,10 @@ class Arrays:
         model: an Interpreter with `get_signature_runner`.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: "Interpreter") -> None:
         self.model, self.runners = model, {}
 
-    def run(self, name: str, given: Mapping[str, object]) -> dict[str, Any]:
+    def run(self, name: str, given: State) -> State:
         """As `Buffers.run`."""
         if name not in self.runners:
             runner = self.model.get_signature_runner(name)
@@ -104,10 +110,10 @@ class Arrays:
         runner, names = self.runners[name]
         return runner(**{part: given[part] for part in names})
 
-    def done(self, name: str, outputs: dict[str, Tensor]) -> None:
+    def done(self, name: str, outputs: State) -> None:
         """Nothing: numpy keeps count."""
 
-    def made(self, name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def made(self, name: str, arrays: Mapping[str, np.ndarray]) -> State:
         """As `Buffers.made`."""
         return dict(arrays)
 
@@ -119,11 +125,11 @@ class Arrays:
         """As `Buffers.width`."""
         return int(self.model.get_signature_runner(name).get_output_details()[part]["shape"][-1])
 
-    def put(self, made: dict[str, Any], part: str, values: np.ndarray) -> None:
+    def put(self, made: State, part: str, values: np.ndarray) -> None:
         """As `Buffers.put`."""
         made[part] = values
 
-    def read(self, name: str, part: str, given: Any) -> np.ndarray:
+    def read(self, name: str, part: str, given: Tensor) -> np.ndarray:
         """As `Buffers.read`."""
         return given
 
@@ -131,7 +137,7 @@ class Arrays:
 Programs = Buffers | Arrays
 
 
-def check_programs(model: Any, bundle: Bundle, path: Path) -> None:
+def check_programs(model: "Interpreter", bundle: Bundle, path: Path) -> None:
     """Compare the signatures of a file that writes with each other: what one gives another must take.
 
     Args:
@@ -151,7 +157,7 @@ def check_programs(model: Any, bundle: Bundle, path: Path) -> None:
         if signature.role == "encode":
             fixed = fixed or largest
             _same(path, signature.name, largest, fixed)
-    logits: Any = None
+    logits: tuple[Shape, type] | None = None
     for places, signature in bundle.of("decode_step").items():
         inputs, moving = _sides(model, signature, path)
         given = moving.pop(signature.outputs[LOGITS])
@@ -169,7 +175,7 @@ def check_programs(model: Any, bundle: Bundle, path: Path) -> None:
             _same(path, bundle.reading[longest].name, largest, first)
 
 
-def _sides(model: Any, signature: Signature, path: Path) -> tuple[Tensors, Tensors]:
+def _sides(model: "Interpreter", signature: Signature, path: Path) -> tuple[Tensors, Tensors]:
     """Inputs and outputs of a signature."""
     if signature.name not in model.get_signature_list():
         raise _wrong(path, signature.name, "signature", "absent", "what its bundle names")
@@ -186,7 +192,7 @@ def _same(path: Path, name: str, found: Mapping[str, object], wanted: Mapping[st
         raise _wrong(path, name, part, found.get(part, "absent"), wanted.get(part, "absent"))
 
 
-def _wrong(path: Path, name: str, part: str, found: Any, wanted: Any) -> InputError:
+def _wrong(path: Path, name: str, part: str, found: object, wanted: object) -> InputError:
     return InputError(
         f"{path}: in the signature {name!r:.40} {part!r:.40} is {found!s:.60}, expected {wanted!s:.60}. Write the file again"
     )

@@ -21,7 +21,7 @@ UNFINISHED = "\ufffd"  # what the beginning of a character is decoded to
 class Guard(Protocol):
     """What each token is computed in."""
 
-    def __call__(self) -> AbstractContextManager[None]: ...
+    def __call__(self) -> AbstractContextManager[object]: ...
 
 
 class Stream(Iterator[str]):

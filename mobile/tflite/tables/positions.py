@@ -4,13 +4,11 @@ No look-up: the converter folds the rows of a fixed length into a constant that 
 signature of any length STRIDED_SLICE takes them.
 """
 
-from typing import Any
-
 import numpy as np
 
 from .. import repack
 from ..editor import Editor, by_row
-from ..repack import ModelT, SubGraphT, builtin, inputs_of
+from ..repack import ModelT, OperatorT, SubGraphT, builtin, inputs_of
 
 
 def shortened(blob: bytes, longest: int) -> bytes:
@@ -65,12 +63,12 @@ def lowered(blob: bytes) -> bytes:
     return repack.write(editor.finished())
 
 
-def _slices(model: ModelT, operator: Any) -> bool:
+def _slices(model: ModelT, operator: OperatorT) -> bool:
     kinds = repack.schema().BuiltinOperator
     return builtin(model, operator) in (kinds.SLICE, kinds.STRIDED_SLICE)
 
 
-def _readers(graph: SubGraphT, index: int) -> list[Any]:
+def _readers(graph: SubGraphT, index: int) -> list[OperatorT]:
     return [operator for operator in graph.operators if index in inputs_of(operator)]
 
 
