@@ -6,9 +6,9 @@ A *kind* has two files: this side, `answers/KIND.py`, and the side of training, 
 import copy
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from kerasbert.answers import nearness
 from kerasbert.blanks import absent
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Input, Row
+from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
 Text = str | bytes
 Outputs = np.ndarray | Sequence[np.ndarray]  # of rows: [rows, C], or of tokens [S, C] a row
 Parts = tuple[Text | tuple[Text, ...], ...]  # of one input: a text, a pair, a text and its choices
+TextOrParts = Text | Parts  # one input as rows hold it: a single text by itself
+A = TypeVar("A")  # an answer
+
+
+class Answered(Protocol):
+    """What every answer has: `truncated`, whether its input lost tokens, and a form for json."""
+
+    @property
+    def truncated(self) -> bool: ...
+
+    def to_json(self) -> Json: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,7 +90,7 @@ class Kind:
     trees: bool = True
     asked: int | None = None
     focus: str = ""
-    defaults: Mapping[str, Any] = MappingProxyType({})
+    defaults: JsonMap = MappingProxyType({})
     learned: tuple[str, ...] = ()
 
     @property
@@ -90,11 +102,11 @@ class Kind:
         return self.labelled
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> JsonMap:
         """Its options by name."""
         return self.__dict__.get("_options", self.defaults)
 
-    def configured(self, options: Mapping[str, Any] | None) -> Self:
+    def configured(self, options: JsonMap | None) -> Self:
         """The kind with options in the place of its defaults.
 
         Raises:
@@ -112,7 +124,7 @@ class Kind:
         return other
 
     @property
-    def carried(self) -> dict[str, Any]:
+    def carried(self) -> Json:
         """Options that a file must hold for its answers to be right, where parts have no names; the others' files hold all."""
         return {}
 
@@ -120,15 +132,15 @@ class Kind:
         """The names of the columns that a task's `label` names: none, or one."""
         return (label,) if label else ()
 
-    def spread(self, names: Sequence[str], row: dict[str, Any]) -> list[dict[str, Any]]:
+    def spread(self, names: Sequence[str], row: Json) -> list[Json]:
         """The rows that a row of a table stands for, where a part of those names holds several texts."""
         return [row]
 
-    def joined(self, names: Sequence[str], row: dict[str, Any], label: str = "") -> dict[str, Any]:
+    def joined(self, names: Sequence[str], row: Json, label: str = "") -> Json:
         """A row of a table, with what other columns hold of the parts of those names put into them; `label` is a column too."""
         return row
 
-    def parts(self, value: Any, names: Sequence[str], where: str) -> Parts:
+    def parts(self, value: object, names: Sequence[str], where: str) -> Parts:
         """One input as a caller gives it -> its parts.
 
         Args:
@@ -174,10 +186,10 @@ class Kind:
             )
         return self.parts(said, names, where)
 
-    def _part(self, number: int, value: Any, name: str, where: str) -> Text | tuple[Text, ...]:
+    def _part(self, number: int, value: object, name: str, where: str) -> Text | tuple[Text, ...]:
         if isinstance(value, Text):
             return value
-        if number in self.lists and not isinstance(value, Mapping) and hasattr(value, "__iter__"):
+        if number in self.lists and not isinstance(value, Mapping) and isinstance(value, Iterable):
             value = tuple(value)
             if all(isinstance(each, Text) for each in value):
                 return value
@@ -191,7 +203,7 @@ class Kind:
         )
         raise InputError(f"{where}: {name} is a {type(value).__name__}, expected {expected}{held}")
 
-    def example(self, made: Any) -> Any:
+    def example(self, made: str | tuple[str, str]) -> Text | Parts:
         """An input of the kind, of a made text, or of a pair where inputs have two parts: for timings and comparisons."""
         return made
 
@@ -217,7 +229,7 @@ class Kind:
         """What a task's model gives for a row -> what an exported file gives: softmax where the numbers are logits."""
         return softmax(outputs) if self.label_scores else outputs
 
-    def decode(self, parts: Parts, rows: Sequence[Row], outputs: Outputs, labels: Sequence[str]) -> Any:
+    def decode(self, parts: Parts, rows: Sequence[Row], outputs: Outputs, labels: Sequence[str]) -> Answered:
         """The answer object of one input.
 
         Args:
@@ -233,7 +245,7 @@ class Kind:
         parts: Parts,
         length: int,
         labels: Sequence[str],
-    ) -> Any:
+    ) -> Answered:
         """One input -> its answer. A kind that runs its model more than once overrides this.
 
         Args:
@@ -266,7 +278,7 @@ class Kind:
             raise InputError(f"prompt_name is {name!r}, and a {self.name} has no prompts: leave it out")
         return self
 
-    def limited(self, answer: Any, top: int | None, threshold: float | None) -> Any:
+    def limited(self, answer: Any, top: int | None, threshold: float | None) -> Answered:
         """An answer with at most `top` of what it ranks, best first, each of the probability `threshold` or more.
 
         The best label, span or token stays what the answer is; its score says how good it is.
@@ -341,15 +353,15 @@ class Kind:
         """Whether an answer has several lines on the terminal (`lines`)."""
         return type(self).lines is not Kind.lines
 
-    def lines(self, answer: dict[str, Any]) -> list[str]:
+    def lines(self, answer: Json) -> list[str]:
         """An answer's json as `kerasbert predict` prints it: a line, of a kind with entities one for each."""
         return [self.text(answer)]
 
-    def line(self, answer: dict[str, Any], text: str) -> str:
+    def line(self, answer: Json, text: str) -> str:
         """An answer's json and its text as `kerasbert-mobile run` prints them."""
         return f"{self.text(answer)}\t{text}"
 
-    def text(self, answer: dict[str, Any]) -> str:
+    def text(self, answer: Json) -> str:
         """An answer's json as a line for the terminal."""
         return "\t".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in answer.values())
 
@@ -367,13 +379,7 @@ def check_type(what: str, value: object, default: object) -> None:
     """
     if default is None:
         return
-    wanted = (
-        (int, float)
-        if isinstance(default, float)
-        else list | tuple
-        if isinstance(default, list | tuple)
-        else type(default)
-    )
+    wanted = {float: (int, float), list: (list, tuple), tuple: (list, tuple)}.get(type(default), type(default))
     if not isinstance(value, wanted) or (isinstance(value, bool) and not isinstance(default, bool)):
         raise InputError(f"{what} is {value!r:.60}, expected a {type(default).__name__}, such as {default!r:.40}")
 
@@ -384,13 +390,13 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return shifted / shifted.sum(axis=-1, keepdims=True)
 
 
-def with_triples(answer: Any, rows: Sequence[Row], tokenizer: "Tokenizer") -> Any:
+def with_triples(answer: A, rows: Sequence[Row], tokenizer: "Tokenizer") -> A:
     """An answer with what a knowledge graph added to its rows; as it is where there is no graph."""
     if tokenizer.knowledge is None or not isinstance(answer, Answer):
         return answer
     return dataclasses.replace(answer, triples=tuple(inputs.triples_of(rows)))
 
 
-def truncated_json(answer: Any) -> dict[str, bool]:
+def truncated_json(answer: Answered) -> dict[str, bool]:
     """`truncated`, only where it is true."""
     return {"truncated": True} if answer.truncated else {}

@@ -49,7 +49,7 @@ class ChoiceKind(Kind):
     columns = ("index", "text", "score")
     lists = (1,)
 
-    def example(self, made) -> tuple[str, tuple[str, str]]:
+    def example(self, made: tuple[str, str]) -> tuple[str, tuple[str, str]]:
         return made[0], (made[1] or "a", made[0] or "b")
 
     def width(self, labels) -> int | None:

@@ -49,7 +49,7 @@ class ClassificationKind(Kind):
         best = max(range(len(values)), key=values.__getitem__)
         return Classification(labels[best], values[best], dict(zip(labels, values, strict=True)), rows[0].truncated)
 
-    def limited(self, answer, top, threshold) -> Classification:
+    def limited(self, answer: Classification, top, threshold) -> Classification:
         return dataclasses.replace(answer, scores=best(answer.scores, top, threshold))
 
     def text(self, answer) -> str:

@@ -86,7 +86,7 @@ class MultiLabelKind(Kind):
             differ &= margins > nearness.rounding(theirs - own, own)
         return float(1 - differ.mean())
 
-    def limited(self, answer, top, threshold) -> MultiLabel:
+    def limited(self, answer: MultiLabel, top, threshold) -> MultiLabel:
         """The labels too are those of `threshold` then, in the place of the task's own."""
         scores = best(answer.scores, top, threshold)
         labels = tuple(scores) if threshold is not None else tuple(name for name in answer.labels if name in scores)

@@ -6,7 +6,7 @@ import re
 import weakref
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from kerasbert.inputs import Row
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
+    from kerasbert.text.template import Item
 
 BLANKS = (
     *(*range(0x9, 0xE), *range(0x1C, 0x21), 0x85, 0xA0, 0x1680),
@@ -259,7 +260,7 @@ class SpanKind(Kind):
         kind = super().ranking(top, threshold)
         return kind if top is None else kind.configured({"n_best": top})
 
-    def limited(self, answer, top, threshold) -> Span:
+    def limited(self, answer: Span, top, threshold) -> Span:
         others = tuple(each for each in answer.alternatives if threshold is None or each.score >= threshold)
         return dataclasses.replace(answer, alternatives=others)
 
@@ -311,12 +312,12 @@ def owned(count: int, room: int, begins: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(slice(low, high) for low, high in zip([0, *ends], ends))
 
 
-def text_item(items: Sequence[Any], text: str) -> int:
+def text_item(items: "Sequence[Item]", text: str) -> int:
     """Which item of a template is a text: "A" or "B"."""
     return next(i for i, item in enumerate(items) if item.text == text)
 
 
-def null_item(items: Sequence[Any], cls_id: int | None) -> int:
+def null_item(items: "Sequence[Item]", cls_id: int | None) -> int:
     """Which item of a template stands for no answer: its cls token, else its first special token."""
     specials = [i for i, item in enumerate(items) if not item.text]
     return next((i for i in specials if items[i].id == cls_id), specials[0] if specials else 0)

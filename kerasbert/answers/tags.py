@@ -8,7 +8,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from kerasbert.inputs import Row
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
+    from kerasbert.text.template import Item
 
 NO_ENTITIES = "(no entities)"
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -115,13 +116,14 @@ class TagsKind(Kind):
             raise InputError(f"top is {top!r} and tags rank nothing: give a threshold, for entities, or leave it out")
         return super().ranking(top, threshold)
 
-    def limited(self, answer, top, threshold) -> Tags:
+    def limited(self, answer: Tags, top, threshold) -> Tags:
         """Entities of which no word is less probable."""
+        least = threshold or 0.0
         kept = tuple(
             each
             for each in answer.entities
             if all(
-                score >= threshold
+                score >= least
                 for start, end, score in zip(answer.starts, answer.ends, answer.scores)
                 if start < each.end and each.start < end
             )
@@ -180,7 +182,8 @@ class TagsKind(Kind):
     def decode(self, parts, rows, outputs, labels) -> Tags:
         sentence = rows[0].about.sentence
         numbers, scores = best_labels(rows, outputs, self.table(len(labels)))
-        names: tuple[Any, ...] = tuple(labels[number] if number >= 0 else OUTSIDE for number in numbers.tolist())
+        best: list[int] = numbers.tolist()
+        names = tuple(labels[number] if number >= 0 else OUTSIDE for number in best)
         spans = entities_of(names) if has_spans(labels) else []
         text, starts, ends = sentence.text, sentence.starts, sentence.ends
         shares = tuple(scores.tolist())
@@ -267,7 +270,7 @@ def first_tokens(joined: Sentence, starts: Sequence[int] | np.ndarray, ends: Seq
     return found
 
 
-def room_of(items: Iterable[Any], length: int, trees: bool = False) -> tuple[int, int]:
+def room_of(items: "Iterable[Item]", length: int, trees: bool = False) -> tuple[int, int]:
     """How many special tokens stand before a text, and how many tokens of it a row holds.
 
     Args:

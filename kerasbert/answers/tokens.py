@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class TokensKind(Kind):
             raise InputError(f"length is {length}, expected at least {specials + 1}: a mask and the special tokens")
         return [_row(tokenizer, ids, place, budget) for place in places]
 
-    def example(self, made) -> str:
+    def example(self, made: str) -> str:
         words = made.split() or [""]
         words[len(words) // 2] = SPELLINGS[0]
         return " ".join(words)
@@ -98,7 +98,7 @@ class TokensKind(Kind):
         kind = super().ranking(top, threshold)
         return kind if top is None else kind.configured({"top": top})
 
-    def limited(self, answer, top, threshold) -> FillMask:
+    def limited(self, answer: FillMask, top, threshold) -> FillMask:
         if threshold is None:
             return answer
         kept = tuple(tuple(filling for filling in mask if filling.score >= threshold) for mask in answer.tokens)
@@ -111,7 +111,7 @@ class TokensKind(Kind):
         return answer["text"]
 
 
-def between_masks(tokenizer: "Tokenizer", text: Any) -> list[str]:
+def between_masks(tokenizer: "Tokenizer", text: Text | tuple[Text, ...]) -> list[str]:
     """What stands before, between and behind the masks of a text.
 
     Raises:

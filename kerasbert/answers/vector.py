@@ -13,6 +13,7 @@ from kerasbert.blanks import blank
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row, listed
 from kerasbert.poolings import readouts_of
+from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
@@ -118,7 +119,7 @@ class VectorKind(Kind):
         return 0 if options["include_prompt"] else options["prompt_tokens"].get(options["prompt_name"], 0)
 
     @property
-    def carried(self) -> dict[str, Any]:
+    def carried(self) -> Json:
         name, prompts = self.options["prompt_name"], self.options["prompts"]
         if not self.options["include_prompt"]:  # where pooling begins stands in the network
             prompts = {name: self.prompt} if self.prompt else {}
@@ -139,7 +140,7 @@ class VectorKind(Kind):
     def asked(self):
         return 1 if self.options["loss"] else None
 
-    def spread(self, names, row) -> list[dict[str, Any]]:
+    def spread(self, names, row) -> list[Json]:
         """A row for each positive; what is to be ranked below them stands in columns of its own."""
         texts = row.get(names[-1])
         if (
@@ -151,7 +152,7 @@ class VectorKind(Kind):
             return [row]
         return [{**row, names[1]: text} for text in texts]
 
-    def joined(self, names, row, label="") -> dict[str, Any]:
+    def joined(self, names, row, label="") -> Json:
         """A row whose second part is the positive and what the columns `negative`, `negatives`, `negative_1`, ... hold."""
         if self.options["loss"] not in RANKED:
             return row
@@ -192,12 +193,12 @@ def prompt_tokens(tokenizer: "Tokenizer", prompts: Mapping[str, str]) -> dict[st
     return found
 
 
-def dense_names(options: Mapping[str, Any]) -> list[str]:
+def dense_names(options: JsonMap) -> list[str]:
     """Names of the heads that the layers of `dense` are: their weights are `heads/dense_1/...`."""
     return [f"dense_{number}" for number in range(1, len(options.get("dense", ())) + 1)]
 
 
-def width_of(options: Mapping[str, Any], hidden: int) -> int:
+def width_of(options: JsonMap, hidden: int) -> int:
     """Numbers of a vector of these options, of an encoder of H = `hidden`, before `dimensions` are taken.
 
     >>> width_of({"pooling": "mean+max", "dense": []}, 4), width_of({"pooling": "mean", "dense": [{"width": 3}]}, 4)
@@ -207,7 +208,7 @@ def width_of(options: Mapping[str, Any], hidden: int) -> int:
     return dense[-1]["width"] if dense else hidden * len(readouts_of(options["pooling"]))
 
 
-def check_width(options: Mapping[str, Any], width: int) -> None:
+def check_width(options: JsonMap, width: int) -> None:
     """Refuse `dims` and `dimensions` that are more than the numbers of a vector."""
     check_size("dims", options["dims"], width)
     check_size("dimensions", [options["dimensions"]], width)
@@ -220,7 +221,7 @@ def check_size(name: str, sizes: Sequence[int], width: int) -> None:
         raise InputError(f"{name} is {told}, and a vector of this model has {width} numbers: lower {name}")
 
 
-def check_depths(options: Mapping[str, Any], layers: int) -> None:
+def check_depths(options: JsonMap, layers: int) -> None:
     """Refuse `depths` that are no layers below the last one of a model of so many."""
     if max(options["depths"], default=0) >= layers:
         raise InputError(
@@ -229,7 +230,7 @@ def check_depths(options: Mapping[str, Any], layers: int) -> None:
         )
 
 
-def check_dense(layer: Any) -> None:
+def check_dense(layer: object) -> None:
     """Refuse what is no layer of `dense`; which activations there are is known where Keras is.
 
     Raises:
@@ -237,13 +238,13 @@ def check_dense(layer: Any) -> None:
     """
     wanted = {"width": int, "activation": str, "bias": bool}
     fits = isinstance(layer, Mapping) and {key: type(value) for key, value in layer.items()} == wanted
-    if not fits or layer["width"] < 1:
+    if not (isinstance(layer, Mapping) and fits and layer["width"] >= 1):
         raise InputError(
             f"dense has {layer!r:.80}, expected such as {{'width': 512, 'activation': 'tanh', 'bias': True}}"
         )
 
 
-def _texts(value: object) -> list[Any]:
+def _texts(value: object) -> list[object]:
     """A text or several as a list, without empty ones."""
     return [each for each in (value if isinstance(value, list | tuple) else [value]) if each]
 

@@ -14,12 +14,12 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from kerasbert.data.reading import chosen_encoding, line_lists, numbered_lines
 from kerasbert.errors import InputError
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 
 DELIMITERS = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
 SPELLED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
@@ -68,7 +68,7 @@ def current() -> Reading:
 
 
 @contextlib.contextmanager
-def default_reading(given: Mapping[str, Any]) -> Iterator[None]:
+def default_reading(given: JsonMap) -> Iterator[None]:
     """In this block tables are read so: the rows of tasks are read far below a command.
 
     Args:

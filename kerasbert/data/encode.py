@@ -4,13 +4,13 @@ import hashlib
 import importlib.util
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from kerasbert.data import joins, spool
 from kerasbert.data.packing import Fit
 from kerasbert.data.sentences import split_sentences
+from kerasbert.inputs import Tensor
 from kerasbert.registry import TOKENIZERS
 from kerasbert.text.base import Tokenizer
 
@@ -118,15 +118,17 @@ def batch_encoder(
 
     def encode(lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
         ids, counts, starts = tokenize(lines)
-        return (joins.mark(ids, counts, starts, lines, units) if marked else ids), counts
+        return (ids if starts is None else joins.mark(ids, counts, starts, lines, units)), counts
 
     return encode
 
 
-def _one_by_one(tokenizer: Tokenizer, offsets: bool) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, Any]]:
+def _one_by_one(
+    tokenizer: Tokenizer, offsets: bool
+) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
     """Lines -> ids, counts and, where asked for, the first character of each token."""
 
-    def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, Any]:
+    def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         tokens = [tokenizer.tokenize(line) for line in lines] if offsets else []
         pieces = [found.ids for found in tokens] if offsets else [tokenizer.encode(line) for line in lines]
         ids = np.fromiter(itertools.chain.from_iterable(pieces), np.int32)
@@ -137,7 +139,9 @@ def _one_by_one(tokenizer: Tokenizer, offsets: bool) -> Callable[[list[str]], tu
     return tokenize
 
 
-def _in_graph(tokenizer: Tokenizer, offsets: bool) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, Any]]:
+def _in_graph(
+    tokenizer: Tokenizer, offsets: bool
+) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
     """As `_one_by_one`, with tensorflow-text."""
     import tensorflow as tf
 
@@ -145,7 +149,7 @@ def _in_graph(tokenizer: Tokenizer, offsets: bool) -> Callable[[list[str]], tupl
 
     graph = graph_tokenizer(tokenizer)
 
-    def both(lines: Any) -> tuple[Any, Any]:
+    def both(lines: Tensor) -> tuple[Tensor, Tensor]:
         if not offsets:
             return graph.encode(lines), ()
         ids, starts, _ = graph.tokenize(lines)
@@ -153,7 +157,7 @@ def _in_graph(tokenizer: Tokenizer, offsets: bool) -> Callable[[list[str]], tupl
 
     run = tf.function(both, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 
-    def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, Any]:
+    def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         ragged, starts = run(tf.constant(lines, tf.string))
         # a copy: marks are set in it
         ids = np.array(ragged.flat_values.numpy()) if offsets else ragged.flat_values.numpy()

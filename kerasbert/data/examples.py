@@ -142,6 +142,9 @@ class Stretches:
         return np.concatenate([rows.reshape(-1, length), columns], axis=1)
 
 
+Examples = Spans | Pieces | Stretches  # what a packing makes of documents
+
+
 def put(rows: np.ndarray, places: np.ndarray, ids: np.ndarray, spans: np.ndarray) -> None:
     """Copy spans [M, 2] of the ids to places [M] in the flattened rows.
 

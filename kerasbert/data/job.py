@@ -3,12 +3,12 @@
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from kerasbert.data import encode, joins
 from kerasbert.data.languages import language_repeats
 from kerasbert.data.shards import ShardWriter
 from kerasbert.data.sources import file_documents
+from kerasbert.text.base import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Job:
     """What a runner is given; `smoothing` is None where there are no languages, `units` are segmenters by level or None."""
 
     sources: Sequence[Source]
-    tokenizer: Any
+    tokenizer: Tokenizer
     writer: ShardWriter
     smoothing: float | None
     units: Sequence[joins.Segmenter | None] = (None, None)

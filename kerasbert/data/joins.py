@@ -13,7 +13,6 @@ import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -79,7 +78,7 @@ def find(source: str) -> Segmenter:
     return Segmenter(source, _source_digest(function), function)
 
 
-def _source_digest(function: Any) -> str:
+def _source_digest(function: Callable[..., object]) -> str:
     """sha256 of the file that holds a function; of its name where there is none."""
     try:
         content = Path(inspect.getsourcefile(function) or "").read_bytes()

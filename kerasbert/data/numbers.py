@@ -1,8 +1,8 @@
 """Numbers as tables of people write them: 4.5, and 4,5 where Excel has a decimal comma. Standard library only."""
 
-import os
+import math
 import re
-from typing import Any
+from typing import SupportsFloat
 
 from kerasbert.data.dialects import say
 from kerasbert.errors import InputError
@@ -10,7 +10,7 @@ from kerasbert.errors import InputError
 COMMA = re.compile(r"([+-]?)(\d*),(\d+)")  # a single comma between digits: decimals, or thousands
 
 
-def parsed(value: Any) -> float:
+def parsed(value: object) -> float:
     """The number that a cell holds, NaN where it is none; of `4,5` with a decimal comma.
 
     >>> parsed("4,5"), parsed(" -0,125"), parsed(3), parsed("1,2,3")
@@ -20,9 +20,9 @@ def parsed(value: Any) -> float:
     if isinstance(text, str) and COMMA.fullmatch(text):
         text = text.replace(",", ".")
     try:
-        return float(text)
-    except (ValueError, TypeError):
-        return float("nan")
+        return float(text) if isinstance(text, str | bytes | SupportsFloat) else math.nan
+    except (ValueError, OverflowError):
+        return math.nan
 
 
 def doubtful(value: object) -> bool:
@@ -35,7 +35,7 @@ def doubtful(value: object) -> bool:
     return found is not None and len(found[3]) == 3 and 1 <= len(found[2]) <= 3 and found[2][0] != "0"
 
 
-def number(value: object, source: str | os.PathLike | Any, where: str) -> float:
+def number(value: object, source: object, where: str) -> float:
     """`parsed`, and a line for the user where it has a decimal comma.
 
     Args:

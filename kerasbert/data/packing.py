@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from kerasbert.data.examples import Pieces, Spans, Stretches
+from kerasbert.data.examples import Examples, Pieces, Spans, Stretches
 from kerasbert.errors import InputError
 from kerasbert.registry import PACKINGS
 
@@ -346,7 +346,7 @@ class Packing:
         cls: bool, whether rows begin with [CLS], which the tokenizers of T5 and GPT-2 have not.
     """
 
-    pack: Callable[..., Spans | Pieces | Stretches]
+    pack: Callable[..., Examples]
     shortest: int
     feature: str | None = None
     labels: int = 0

@@ -143,7 +143,7 @@ class _Process:
             self.pipe.send((registry.plugin_files(), number, processes))
             self.pipe.send_bytes(job)
 
-    def answer(self) -> Any:
+    def answer(self) -> object:
         """What it sends back, or the error that it met."""
         try:
             value, error = self.pipe.recv()
@@ -158,7 +158,7 @@ class _Process:
             raise error
         return value
 
-    def ask(self, name: str, arguments: tuple) -> Any:
+    def ask(self, name: str, arguments: tuple) -> object:
         """Call a method of the hand."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.pipe.send((name, arguments))
@@ -217,7 +217,7 @@ class _Pool:
         for process in self.processes:
             process.pipe.close()
 
-    def _ask(self, name: str, arguments: tuple) -> Any:
+    def _ask(self, name: str, arguments: tuple) -> object:
         process = self.idle.get()
         try:
             return process.ask(name, arguments)

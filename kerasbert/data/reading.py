@@ -13,9 +13,9 @@ import itertools
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 
 from kerasbert.data.encodings import by_zeros, guess
 from kerasbert.errors import InputError, is_pipe, near, no_file
@@ -115,6 +115,14 @@ def is_utf8(path: str | os.PathLike) -> bool:
     return beyond
 
 
+class ByteReader(Protocol):
+    """A file, or what unpacks one: it gives at most so many bytes at a time, and none at its end."""
+
+    def read(self, count: int, /) -> bytes:
+        """The next bytes."""
+        ...
+
+
 @contextlib.contextmanager
 def unpacked(path: str | os.PathLike) -> Iterator[Any]:
     """A file's bytes, unpacked where it is gz, bz2, xz or zst.
@@ -144,7 +152,7 @@ def packing_of(path: str | os.PathLike) -> str | None:
     return next((kind for magic, kind in PACKED.items() if first.startswith(magic)), None)
 
 
-def _unpacker(kind: str, file: Any) -> Any:
+def _unpacker(kind: str, file: BinaryIO) -> contextlib.AbstractContextManager[ByteReader]:
     if kind == "gz":
         import gzip
 
@@ -165,7 +173,7 @@ def _unpacker(kind: str, file: Any) -> Any:
 class _Bounded:
     """An unpacked file whose content may not swell without end: a megabyte that becomes gigabytes of rows fills the memory."""
 
-    def __init__(self, file: Any, packed: Any, path: str | os.PathLike) -> None:
+    def __init__(self, file: ByteReader, packed: BinaryIO, path: str | os.PathLike) -> None:
         self.file, self.packed, self.path, self.given = file, packed, path, 0
 
     def read(self, count: int) -> bytes:
@@ -229,7 +237,7 @@ def text_chunks(path: str | os.PathLike, encoding: str | None = None) -> Iterato
                 yield text
 
 
-def _read(file: Any, count: int) -> bytes:
+def _read(file: ByteReader, count: int) -> bytes:
     """So many bytes, or all there are: a decompressor may give fewer at once."""
     parts = []
     while count > 0 and (part := file.read(count)):
@@ -327,7 +335,7 @@ class Stream:
         damaged: numbers of the lines that did not decode. encoding: str.
     """
 
-    def __init__(self, stream: Any, encoding: str | None = None) -> None:
+    def __init__(self, stream: Iterable[str | bytes], encoding: str | None = None) -> None:
         self.stream, self.name = stream, "the standard input"
         self.encoding, self.damaged, self.likely = chosen_encoding(encoding) or "utf-8", [], None
 

@@ -12,10 +12,9 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +22,9 @@ from kerasbert.errors import InputError
 from kerasbert.storage import remote
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.text.base import Tokenizer
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 FORMAT = 2
 BLOCK = 256
@@ -175,7 +177,7 @@ class Records:
                 "embeddings. Set embeddings.vocabulary to the tokenizer's size or more"
             )
 
-    def dataset(self, batch: int, *, seed: int, **settings: Any) -> Any:
+    def dataset(self, batch: int, *, seed: int, **settings: Any) -> "tf.data.Dataset":
         """An infinite, step-indexed tf.data.Dataset of global batches; see `kerasbert.data.stream.dataset`."""
         import tensorflow as tf
 
@@ -273,7 +275,7 @@ def _sha256(path: str) -> str:
     return digest.hexdigest()
 
 
-def differences(manifest: JsonMap, plan: Mapping[str, Any]) -> list[str]:
+def differences(manifest: JsonMap, plan: JsonMap) -> list[str]:
     """What `plan` (the inputs of a new run) changes against the records' manifest, in words."""
     found = []
     old = {_identity(source): source["name"] for source in manifest["sources"]}
@@ -295,11 +297,11 @@ def differences(manifest: JsonMap, plan: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _identity(source: Mapping[str, Any]) -> tuple[str, str, str]:
+def _identity(source: JsonMap) -> tuple[str, str, str]:
     return source["format"], source["sha256"], source.get("language", "")
 
 
-def _tokenizer_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def _tokenizer_change(old: JsonMap, new: JsonMap) -> str:
     settings = [
         f"{name} {old['settings'].get(name)} before, now {new['settings'].get(name)}"
         for name in sorted(old["settings"].keys() | new["settings"].keys())

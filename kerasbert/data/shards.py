@@ -5,15 +5,16 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from kerasbert.data import joins
-from kerasbert.data.packing import Fit, packing
+from kerasbert.data.examples import Examples, Spans
+from kerasbert.data.packing import Documents, Fit, Packing, packing
 from kerasbert.data.records import BLOCK, FORMAT, Shard, digest, row_dtype
 from kerasbert.data.spool import gather
 from kerasbert.storage import remote
+from kerasbert.storage.json_view import Json, JsonMap
 
 ROWS = 64 * BLOCK  # rows that are rendered at once
 SENTENCES = Fit(line=1, most=2**31, piece=2**31)  # every line is split, and no sentence is cut
@@ -112,9 +113,9 @@ class ShardWriter:
         examples = self._packed(documents, pack)
         source = kept = 0
         labels = np.zeros(pack.labels, np.int64)
-        if examples is not None and pack.pairs:
+        if isinstance(examples, Spans) and pack.pairs:
             source, kept = len(documents.ids), examples.kept()
-            if pack.labels:
+            if pack.labels and examples.label is not None:
                 labels = np.bincount(examples.label, minlength=pack.labels)
         name = f"shard-{number:05d}-of-{self.shards:05d}.bin"
         dtype = np.dtype(row_dtype(self.vocabulary)).newbyteorder("<")
@@ -139,7 +140,7 @@ class ShardWriter:
         shard = Shard(name, count, tokens, size, digest.hexdigest(), head)
         return Report((shard,), different, duplicates, random_next, unigrams, source, kept, labels)
 
-    def _packed(self, documents: Any, pack: Any) -> Any:
+    def _packed(self, documents: Documents, pack: Packing) -> Examples | None:
         """The examples of documents; None where there are no documents."""
         if not documents.digests:
             return None
@@ -150,21 +151,25 @@ class ShardWriter:
         settings = {"seed": self.seed, "dupe_factor": self.dupe_factor, "sep_id": self.sep_id}
         return self._with_languages(pack.pack(documents, length=length, **settings), documents)
 
-    def _rendered(self, examples: Any, pack: Any) -> Iterator[tuple[np.ndarray, int]]:
+    def _rendered(self, examples: Examples | None, pack: Packing) -> Iterator[tuple[np.ndarray, int]]:
         """The rows of examples, ROWS at once, and the number of pairs with a random next sentence among them."""
         special = {"cls_id": self.cls_id, "sep_id": self.sep_id, "pad_id": self.pad_id}
         special |= {"separators": self.separators} if pack.pairs else {}
-        for begin in range(0, len(examples) if examples else 0, ROWS):
+        if examples is None:
+            return
+        for begin in range(0, len(examples), ROWS):
             part = examples.slice(begin, begin + ROWS)
             rows = part.render(length=self.length, **special)
             if self.joined or self.borders:
                 rows = joins.take_off(rows, self.length, self.joined, self.borders)
             yield rows, part.random_next
 
-    def _with_languages(self, examples: Any, documents: Any) -> Any:
+    def _with_languages(self, examples: Examples, documents: Documents) -> Examples:
         """Examples with the numbers of the languages of their parts, where rows hold them."""
         if not self.columns and not self.language_ids:
             return examples
+        assert isinstance(examples, Spans)  # `number_corpus` refuses other packings
+        assert documents.languages is not None
         borders = documents.bounds[documents.firsts]
         single = examples.b[:, 1] == examples.b[:, 0]
         starts = np.stack([examples.a[:, 0], np.where(single, examples.a[:, 0], examples.b[:, 0])], axis=1)
@@ -178,7 +183,7 @@ class ShardWriter:
 
 def features(
     length: int, name: str, joined: bool = False, languages: bool = False, borders: bool = False
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Json]:
     """What a row of that packing holds, in the order of its columns."""
     shapes = {"token_ids": [length], "segment_lengths": [2]}
     if extra := packing(name, length).feature:
@@ -189,7 +194,7 @@ def features(
     return {feature: {"dtype": "int32", "shape": shape} for feature, shape in shapes.items()}
 
 
-def manifest(plan: Mapping[str, Any], report: Report, special_ids: Sequence[int]) -> str:
+def manifest(plan: JsonMap, report: Report, special_ids: Sequence[int]) -> str:
     """The text of manifest.json: what the records were made from and what they hold."""
     settings = plan["settings"]
     joined, languages = any(level in settings for level in joins.LEVELS), "language_ids" in settings

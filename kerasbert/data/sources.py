@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from kerasbert.data import dialects, hints, nested, reading
 from kerasbert.data.reading import line_lists, numbered_lines, plain_name, text_chunks
@@ -149,7 +148,7 @@ def read_table(
     names: Sequence[str] | None = None,
     format: str | None = None,
     encoding: str | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """All rows of a table.
 
     tsv is GLUE's: split at tabs, quotes are ordinary characters. csv has quoting (RFC 4180), and its delimiter is found
@@ -286,7 +285,7 @@ def _object_rows(
         yield line, row
 
 
-def objects(path: str | os.PathLike, kind: str, encoding: str | None = None) -> Iterator[tuple[int, Any]]:
+def objects(path: str | os.PathLike, kind: str, encoding: str | None = None) -> Iterator[tuple[int, object]]:
     """(line, or number of the row in parquet; what stands there) of a jsonl, json or parquet file."""
     if kind == "parquet":
         return _parquet_rows(path)
@@ -309,7 +308,7 @@ def _all_named(names: Sequence[str]) -> list[str]:
     return made
 
 
-def _json_lines(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, Any]]:
+def _json_lines(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, object]]:
     for number, line in numbered_lines(path, encoding):
         if not line.strip():
             continue
@@ -323,7 +322,7 @@ def _json_lines(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple
             ) from error
 
 
-def _json_array(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, Any]]:
+def _json_array(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, object]]:
     """The elements of an array, never more than one and a chunk in memory."""
     decode, chunks = json.JSONDecoder(object_pairs_hook=unrepeated).raw_decode, text_chunks(path, encoding)
     text = next(chunks, "")
@@ -356,7 +355,7 @@ def _json_array(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple
         text, place = "".join(parts), 0
 
 
-def _parquet_rows(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
+def _parquet_rows(path: str | os.PathLike) -> Iterator[tuple[int, object]]:
     import pyarrow
     from pyarrow import parquet
 

@@ -10,12 +10,17 @@ cost of tf.data (0.2M-0.6M tokens per CPU-second against tens of millions).
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
+from kerasbert.storage.json_view import JsonMap
+
+if TYPE_CHECKING:
+    from kerasbert.data.records import Shard
 
 RUN = 4  # neighbouring blocks that are read at once: opening a file costs as much as reading a hundred blocks
 WINDOW = 16  # runs that are shuffled together; 4 MB at length 128
@@ -32,7 +37,7 @@ class Blocks(Protocol):
     length: int
 
     @property
-    def shards(self) -> Sequence[Any]:
+    def shards(self) -> "Sequence[Shard]":
         """Their files."""
         ...
 
@@ -42,7 +47,7 @@ class Blocks(Protocol):
         ...
 
     @property
-    def manifest(self) -> Mapping[str, Any]:
+    def manifest(self) -> JsonMap:
         """What manifest.json holds."""
         ...
 
@@ -56,7 +61,7 @@ class Blocks(Protocol):
         """Of a number."""
         ...
 
-    def path(self, shard: Any) -> str:
+    def path(self, shard: "Shard") -> str:
         """Of a shard's file."""
         ...
 
@@ -80,7 +85,7 @@ def dataset(
     seed: int,
     start_step: int = 0,
     shuffle: bool = True,
-    prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+    prepare: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] | None = None,
 ) -> tf.data.Dataset:
     """Global batches from `start_step` on, for ever; the same as skipping `start_step` batches of a stream from 0.
 

@@ -14,6 +14,7 @@ from kerasbert.data import hints
 from kerasbert.data.reading import numbered_lines
 from kerasbert.data.sources import SURROGATES, TABLES, NumberedRow, check_files, file_format, no_rows, table_rows
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 
 TEXT, PAIR = ("text",), ("text_a", "text_b")  # columns where nobody names others
 Line = Callable[[str, str], tuple]  # (a line, what an error calls it) -> the parts of an input
@@ -52,7 +53,7 @@ class Texts:
     line: Line = as_pair
     rows: Sequence[NumberedRow] | None = None
 
-    def __iter__(self) -> Iterator[tuple[int, dict[str, Any], Any]]:
+    def __iter__(self) -> Iterator[tuple[int, Json, Any]]:
         """(line, row with all its columns, text or parts of the input) of each row, one without text too.
 
         Raises:

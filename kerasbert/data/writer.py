@@ -8,7 +8,6 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -107,7 +106,7 @@ def _settings(
 ) -> Json:
     """What the manifest says of the options: those on which the bytes of the records depend."""
     names = ("length", "packing", "seed", "shards", "dupe_factor", "text_field")
-    settings: dict[str, Any] = {name: getattr(config, name) for name in names}
+    settings: Json = {name: getattr(config, name) for name in names}
     if balanced:
         settings["smoothing"] = config.smoothing
     if config.encoding:
@@ -165,7 +164,7 @@ def _shard_writer(
 
 
 def _fill(
-    job: Job, config: RecordsConfig, directory: str | os.PathLike, plan: dict[str, Any], table: Mapping[str, int]
+    job: Job, config: RecordsConfig, directory: str | os.PathLike, plan: Json, table: Mapping[str, int]
 ) -> int | None:
     """Write the shards, the tokenizer and the manifest into a directory: how many processes of this machine did it."""
     if config.runner == "beam":
@@ -323,7 +322,7 @@ def _check_out(out: str | os.PathLike, config: RecordsConfig, files: Files) -> N
     whole.check_free(out, held, [path for group in groups for path in listed(group)])
 
 
-def _reuse(out: str | os.PathLike, plan: dict[str, Any]) -> Records:
+def _reuse(out: str | os.PathLike, plan: Json) -> Records:
     changed = differences(read_manifest(out), plan)
     if changed:
         raise InputError(

@@ -26,7 +26,7 @@ def test_a_comma_between_digits_is_a_decimal_one(cell, value):
     assert parsed(cell) == value
 
 
-@pytest.mark.parametrize("cell", ["1,2,3", "1.234,5", "4,", ",", "", "four", None, "1, 5", "4,5 km"])
+@pytest.mark.parametrize("cell", ["1,2,3", "1.234,5", "4,", ",", "", "four", None, "1, 5", "4,5 km", [1], {}, 10**400])
 def test_what_is_no_number_stays_none(cell):
     assert math.isnan(parsed(cell))
 
