@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from kerasbert import registry
@@ -13,6 +14,7 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints import adapters, peft, source
 from kerasbert.checkpoints.directory import built, load_encoder
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import initial
 from kerasbert.layers.naming import names, sharing, values
 from kerasbert.tasks.model import TaskModel
@@ -21,30 +23,39 @@ from kerasbert.tasks.task import Task, task_of
 if TYPE_CHECKING:
     import keras
 
-    from kerasbert.layers.encoder import Encoder
+    from kerasbert.layers.encoder import Encoder, SpecModel
+    from kerasbert.tasks.ensemble import Ensemble
 
 
-def merged(model: Any) -> "keras.Model":
+def encoder_of(model: "keras.Model | Ensemble") -> "SpecModel":
+    """The encoder that a task's model lends; an encoder is it itself."""
+    encoder: Any = getattr(model, "encoder", model)
+    return encoder
+
+
+def merged(model: "keras.Model") -> "keras.Model":
     """The model with LoRA merged into its matrices, kernel + alpha / rank * A B: as large and fast as the base.
 
     Args:
         model: an encoder or a task's model; one without LoRA comes back as it is.
     """
-    encoder = getattr(model, "encoder", model)
+    encoder = encoder_of(model)
     if not specs.maybe(getattr(encoder, "spec", None), "lora.rank"):
         return model
     spec, held = dataclasses.replace(encoder.spec, lora=specs.Lora()), values(encoder)
     return rebuilt(model, spec, encoder.dtype_policy, adapters.merge(held, held.__getitem__, encoder.spec))
 
 
-def rebuilt(model: Any, spec: specs.Spec, policy: Any, read: Mapping[str, Callable[[], Any]]) -> Any:
+def rebuilt(
+    model: "keras.Model", spec: specs.Spec, policy: "str | keras.DTypePolicy", read: Mapping[str, Callable[[], Tensor]]
+) -> "keras.Model":
     """Another model of the same task, tokenizer, labels and heads.
 
     Args:
         model: an encoder or a task's model. spec: of the encoder. policy: Keras', of dtypes.
         read: name of a weight of the encoder -> what reads it.
     """
-    encoder = getattr(model, "encoder", model)
+    encoder = encoder_of(model)
     plain = registry.family_of(encoder).encoder(spec, dtype=policy)
     plain.build()
     plain.model_name, plain.tokenizer, plain.labels = encoder.model_name, encoder.tokenizer, encoder.labels
@@ -65,7 +76,7 @@ def in_bfloat16(model: "keras.Model") -> "keras.Model":
     Raises:
         InputError: a network that cannot be made in bfloat16, or whose weights are not its family's alone.
     """
-    encoder: Any = getattr(model, "encoder", model)
+    encoder = encoder_of(model)
     held = values(encoder)
     kept = InputError(f"precision bfloat16: {type(encoder).__name__} is computed in float32 alone. Leave it out")
     read = {name: lambda value=value: value for name, value in held.items()}
@@ -74,13 +85,13 @@ def in_bfloat16(model: "keras.Model") -> "keras.Model":
             made = rebuilt(model, encoder.spec, "bfloat16", read)
     except tf.errors.InvalidArgumentError as error:  # orthogonal matrices, which LSTMs begin with
         raise kept from error
-    other = getattr(made, "encoder", made)
+    other = encoder_of(made)
     if type(other) is not type(encoder) or names(other).keys() != held.keys():
         raise kept
     return made
 
 
-def load_on(directory: str | os.PathLike, base: Any) -> "keras.Model":
+def load_on(directory: str | os.PathLike, base: "str | os.PathLike | keras.Model") -> "keras.Model":
     """The model of a base and an adapter, whose weights but for the adapter's are the base's own in memory.
 
     Args:
@@ -92,7 +103,7 @@ def load_on(directory: str | os.PathLike, base: Any) -> "keras.Model":
     """
     if isinstance(base, str | os.PathLike):
         base = load_encoder(source.directory(base))[0]
-    base = getattr(base, "encoder", base)
+    base = encoder_of(base)
     if not hasattr(specs.maybe(base, "spec"), "base"):
         raise InputError(f"base is a {type(base).__name__}, expected a model directory or a loaded model")
     info = dataclasses.replace(adapters.base_info(base), labels=base.labels)
@@ -112,14 +123,14 @@ def load_on(directory: str | os.PathLike, base: Any) -> "keras.Model":
     task = task_of(info)
     if task is None:
         return encoder
-    heads: dict[str, dict[str, Any]] = {}
+    heads: dict[str, dict[str, np.ndarray]] = {}
     for name, value in adapter.arrays.items():
         if name.startswith("heads/"):
             heads.setdefault(name.split("/")[1], {})[name.split("/", 2)[2]] = value
     return _with_heads(encoder, task, heads)
 
 
-def _with_heads(encoder: "Encoder", task: Task, heads: dict[str, dict[str, Any]]) -> TaskModel:
+def _with_heads(encoder: "Encoder", task: Task, heads: dict[str, dict[str, np.ndarray]]) -> TaskModel:
     """A task's model on an encoder."""
     model = TaskModel(encoder, task, name="label_model")
     model.build()

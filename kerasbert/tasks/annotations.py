@@ -17,7 +17,7 @@ from kerasbert.data.dialects import say
 from kerasbert.data.reading import plain_name, whole
 from kerasbert.data.sources import NumberedRow, check_files, file_format, objects
 from kerasbert.errors import InputError
-from kerasbert.storage.json_view import RepeatedKey, unrepeated
+from kerasbert.storage.json_view import Json, JsonMap, RepeatedKey, unrepeated
 from kerasbert.tasks import label_studio
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.spans import Annotated, Marked, counted, outside, same, span_of
@@ -33,7 +33,7 @@ class Format:
     """A format of annotations: rows that it knows, and what they are of."""
 
     name: str
-    knows: Callable[[Any], bool]
+    knows: Callable[[object], bool]
     read: Callable[[Any], Annotated] | None = None  # None where that depends on all rows: Label Studio's
 
 
@@ -42,28 +42,30 @@ def _pair(row: object) -> bool:
     return isinstance(row, list | tuple) and len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], Mapping)
 
 
-def _in_prodigy(row: Any) -> bool:
-    text = isinstance(row, Mapping) and isinstance(row.get("text"), str)
-    return text and (isinstance(row.get("spans"), list) or row.get("answer") in ("accept", "reject", "ignore"))
+def _in_prodigy(row: object) -> bool:
+    if not (isinstance(row, Mapping) and isinstance(row.get("text"), str)):
+        return False
+    return isinstance(row.get("spans"), list) or row.get("answer") in ("accept", "reject", "ignore")
 
 
-def _of_prodigy(row: Mapping[str, object]) -> Annotated:
+def _of_prodigy(row: JsonMap) -> Annotated:
     said = row.get("answer", "accept")
     return Annotated(row["text"], row.get("spans") or [] if said == "accept" else Unlabelled(f"answer {said!r}"))
 
 
-def _with(*names: str) -> Callable[[Any], bool]:
+def _with(*names: str) -> Callable[[object], bool]:
     """Rows with a text and one of these fields, a list."""
 
-    def knows(row: Any) -> bool:
-        text = isinstance(row, Mapping) and isinstance(row.get("text"), str)
-        return text and any(isinstance(row.get(name), list) for name in names)
+    def knows(row: object) -> bool:
+        if not (isinstance(row, Mapping) and isinstance(row.get("text"), str)):
+            return False
+        return any(isinstance(row.get(name), list) for name in names)
 
     return knows
 
 
-def _of(*names: str) -> Callable[[Any], Annotated]:
-    def read(row: Mapping[str, object]) -> Annotated:
+def _of(*names: str) -> Callable[[JsonMap], Annotated]:
+    def read(row: JsonMap) -> Annotated:
         held = [name for name in names if isinstance(row.get(name), list)]
         if len(held) > 1:
             raise InputError(
@@ -119,9 +121,7 @@ def rows_of(source: Source, rows: Sequence[tuple[int, Any]], task: Task) -> list
     found: list[NumberedRow] = []
     several = 0
     forms = [format_of(row) for _, row in rows]
-    studio = label_studio.reader(
-        source, [row for (_, row), each in zip(rows, forms) if each and not each.read], task.text
-    )
+    studio = label_studio.reader(source, [row for row, each in zip(rows, forms) if each and not each.read], task.text)
     for (line, row), each in zip(rows, forms):
         if each is None:
             raise InputError(
@@ -133,6 +133,8 @@ def rows_of(source: Source, rows: Sequence[tuple[int, Any]], task: Task) -> list
             raise InputError(f"{where(source, line)}: {error}") from None
         if not isinstance(text, str):
             raise InputError(f"{where(source, line)} holds no text, expected a text with entities ({form.name})")
+        if not isinstance(spans, Unlabelled | list | tuple):
+            raise InputError(f"{where(source, line)}: the entities are {spans!r:.40}, expected a list ({form.name})")
         spans = spans if isinstance(spans, Unlabelled) or not utf16 else counted(source, line, text, spans)
         several += others > 0
         found.append((line, _kept(row) | {task.text: text, task.label: spans}))
@@ -144,14 +146,14 @@ def rows_of(source: Source, rows: Sequence[tuple[int, Any]], task: Task) -> list
     return found
 
 
-def _kept(row: object) -> dict[str, Any]:
+def _kept(row: object) -> Json:
     """What a row says beside its text and entities, such as its id: the answers of it stand beside that."""
     return (
         {name: value for name, value in row.items() if isinstance(value, str | int)} if isinstance(row, Mapping) else {}
     )
 
 
-def _named(source: Source, line: int, row: Mapping[str, object], names: tuple[str, str], task: Task) -> dict[str, Any]:
+def _named(source: Source, line: int, row: Mapping[str, object], names: tuple[str, str], task: Task) -> Json:
     if not isinstance(row, Mapping) or not set(names) <= set(row):
         raise InputError(f"{where(source, line)} has no column {names[0]!r} or {names[1]!r}, as the first row has")
     return {**row, task.text: row[names[0]], task.label: row[names[1]]}

@@ -12,10 +12,10 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.storage import files
+from kerasbert.storage.json_view import JsonMap
 
 FORMAT = "answers"
 END = ".partial"
@@ -97,7 +97,7 @@ class Journal:
             self.places[number] = place
             place += len(line)
 
-    def answer(self, number: int) -> tuple[bool, list[Any]] | None:
+    def answer(self, number: int) -> tuple[bool, list[object]] | None:
         """What was kept of a row, None of one without text."""
         if self.places[number] < 0:
             return None
@@ -116,7 +116,7 @@ class Journal:
             self.file.close()
 
 
-def _left(out: Path) -> list[tuple[Path, Mapping[str, Any]]]:
+def _left(out: Path) -> list[tuple[Path, JsonMap]]:
     """The partial files of a place, and their first lines; others' files of such names are none."""
     found = []
     for path in sorted(out.parent.glob(f".*{END}")) if out.parent.is_dir() else ():

@@ -16,12 +16,16 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row, Tensor
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks.judging import Judging
-from kerasbert.tasks.rows import Rows
+from kerasbert.tasks.rows import Rows, Targets
 
 if TYPE_CHECKING:  # plug-ins' kinds load on a phone
+    import keras
+
     from kerasbert.layers.encoder import Encoder, SpecModel
     from kerasbert.tasks.model import TaskModel
     from kerasbert.tasks.tables import Source
+
+    Heads = tuple[dict[str, keras.layers.Layer], dict[str, tuple]]  # name -> layer, and the shape it is built with
 
 OURS = ("choice", "classification", "generation", "multi_label", "regression", "span", "tags", "tokens", "vector")
 _MAKERS: dict[str, Callable[[], "TaskKind"]] = {}
@@ -64,7 +68,7 @@ class Task:
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     reader: str = ""
     files: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    options: JsonMap = dataclasses.field(default_factory=dict)
     layers: str = "last"
     auxiliary_lm: float = 0.0
 
@@ -148,7 +152,7 @@ class Task:
             raise InputError(f"{given[0]} is an option of training alone, and the model is trained: leave it out")
         return self.optioned(options)
 
-    def measured(self, outputs: Tensor, targets: Any, encoded: Any = None) -> dict[str, float]:
+    def measured(self, outputs: Tensor, targets: Targets, encoded: Any = None) -> dict[str, float]:
         """The metrics of its kind, and one of the user's own that the task is judged by, where that is known here."""
         metrics = self.how.metrics(self, outputs, targets, encoded)
         if self.metric not in metrics and self.metric in registry.METRICS:
@@ -202,11 +206,11 @@ class TaskKind(Judging):
         """
         raise NotImplementedError
 
-    def fitted(self, task: Task, source: "Source", targets: Any) -> Task:
+    def fitted(self, task: Task, source: "Source", targets: Targets) -> Task:
         """The task with what it takes from the targets of the training rows."""
         return task
 
-    def started(self, task: Task, held: Mapping[str, Any]) -> Task:
+    def started(self, task: Task, held: JsonMap) -> Task:
         """The task with what the model that it begins from says of itself; `held` is the json of that model's task."""
         return task
 
@@ -215,7 +219,7 @@ class TaskKind(Judging):
         """How many tokens of a row, the first ones, its readout leaves out."""
         return 0
 
-    def goes_on(self, held: Mapping[str, Any]) -> Collection[str]:
+    def goes_on(self, held: JsonMap) -> Collection[str]:
         """Names of the heads that do not begin as new where the model that it begins from has them; `held` as of `started`."""
         return ()
 
@@ -231,7 +235,7 @@ class TaskKind(Judging):
         """The task with how the checkpoint that the model was imported from writes (`generation_config.read`)."""
         return task
 
-    def continued(self, task: Task, begun: Mapping[str, Any]) -> Task:
+    def continued(self, task: Task, begun: JsonMap) -> Task:
         """The task with what the run that goes on has taken from its rows; `begun` is the task's json."""
         return task
 
@@ -259,15 +263,15 @@ class TaskKind(Judging):
         """
         raise NotImplementedError
 
-    def scaled(self, task: Task, targets: Any) -> Any:
+    def scaled(self, task: Task, targets: Targets) -> Targets:
         """Targets in the unit of the head."""
         return targets
 
-    def heads(self, encoder: "Encoder", task: Task) -> tuple[Json, dict[str, tuple]]:
+    def heads(self, encoder: "Encoder", task: Task) -> "Heads":
         """Name -> layer, and name -> the shape that it is built with. The first is called on what the kind reads."""
         raise NotImplementedError
 
-    def network(self, encoder: "Encoder", heads: Mapping[str, Any]) -> Tensor:
+    def network(self, encoder: "Encoder", heads: "Mapping[str, keras.layers.Layer]") -> Tensor:
         """What a TaskModel calls: the encoder, or what is called, and writes, in its place."""
         return encoder
 
@@ -302,7 +306,7 @@ class TaskKind(Judging):
         loss, hits = label_sums(logits, batch["label"], batch["label_weight"])
         return {"label": loss, "label/accuracy": hits}
 
-    def unlabelled(self, task: Task, texts: Sequence[Any]) -> Any:
+    def unlabelled(self, task: Task, texts: Sequence[Any]) -> Targets:
         """Targets of texts without labels, which a teacher answers: as `targets` gives them, of whatever value."""
         return np.zeros(len(texts), "float32")
 

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from kerasbert import inputs
-from kerasbert.answers.base import Kind, Parts
+from kerasbert.answers.base import Kind, Parts, TextOrParts
 from kerasbert.errors import InputError, of_text
 from kerasbert.inputs import NO_TREE, TEXT, Input, Row
 from kerasbert.progress import counted
 from kerasbert.tasks.base import Task, TaskKind, find
+from kerasbert.tasks.rows import Targets
 from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.text import Tokenizer
 
 LENGTH_STEP = 16
-Text = str | bytes | Parts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Encoded:
 
 def encode_texts(
     tokenizer: Tokenizer | None,
-    texts: Sequence[Text],
+    texts: Sequence[TextOrParts],
     longest: int,
     *,
     kind: TaskKind | None = None,
@@ -188,7 +188,7 @@ def epoch_order(encoded: Encoded, batch: int, seed: int, epoch: int, together: b
 
 def training_batches(
     encoded: Encoded,
-    targets: Any,
+    targets: Targets,
     *,
     batch: int,
     longest: int,

@@ -2,11 +2,11 @@
 
 import string
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kerasbert.answers.base import softmax
+from kerasbert.answers.base import TextOrParts, softmax
 from kerasbert.answers.choice import Choice, listed
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
@@ -16,6 +16,9 @@ from kerasbert.tasks import labels, tables
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.classification import label_head
 from kerasbert.tasks.judging import Judged
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.base import Heads
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -58,7 +61,7 @@ class ChoiceTask(TaskKind):
         label[:inputs] = targets[::width]
         return {"label": label, "label_weight": (np.arange(count) < inputs).astype("float32"), "choices": chosen}
 
-    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
+    def heads(self, encoder, task) -> "Heads":
         return label_head(encoder, task)
 
     def unlabelled(self, task, texts) -> np.ndarray:
@@ -126,7 +129,7 @@ class ChoiceTask(TaskKind):
     def strings(self, task) -> tuple[str, ...]:
         return ("context", "choices")
 
-    def probes(self, texts, parts) -> list[Any]:
+    def probes(self, texts, parts) -> list[TextOrParts]:
         texts = [text for text in texts if text]
         return [(text, (texts[i - 1], texts[i - 2], text)) for i, text in enumerate(texts)]
 
@@ -164,7 +167,7 @@ class ChoiceTask(TaskKind):
             "truncated": tf.reduce_any(lost, axis=-1),
         }
 
-    def unserved(self, served, labels) -> list[Any] | None:
+    def unserved(self, served, labels) -> list[Json] | None:
         answers = []
         for i, scores in enumerate(served["scores"]):
             index, text = int(served["index"][i]), served["text"][i].decode()

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,13 +17,16 @@ from kerasbert.tasks import labels, metrics
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.judging import Judged
 
+if TYPE_CHECKING:
+    from kerasbert.tasks.base import Heads
+
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
 objectives = Module("kerasbert.objectives.base")
 head_layers = Module("kerasbert.layers.heads")
 
 
-def label_head(encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
+def label_head(encoder, task) -> "Heads":
     """A head with an output for each label, or one; where it reads no pooler encoders may bring a hidden layer."""
     spec = encoder.spec
     hidden = not reads_pooler(encoder, specs.maybe(spec, "pooler"), task.how.name) and task.hidden_layer is not False
@@ -116,7 +119,7 @@ class Classification(TaskKind):
         readouts_of(pooling)
         return pooling
 
-    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
+    def heads(self, encoder, task) -> "Heads":
         return label_head(encoder, task)
 
     def unlabelled(self, task, texts) -> np.ndarray:

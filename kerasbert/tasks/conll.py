@@ -12,6 +12,7 @@ from kerasbert.data.reading import line_lists, plain_name
 from kerasbert.data.sources import TABLES, NumberedRow, check_files, file_format, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import annotations, word_rows
 from kerasbert.tasks.base import Task
 
@@ -233,7 +234,7 @@ def _column(path: Path | str, name: str, width: int, ud: bool, usual: int) -> in
     return int(name) - 1
 
 
-def _listed(task: Task, path: Path | str, line: int, row: dict[str, Any]) -> dict[str, Any]:
+def _listed(task: Task, path: Path | str, line: int, row: Json) -> Json:
     """A row of a table, its words and tags as lists where it has both."""
     if task.text not in row:
         if "paragraphs" in row:

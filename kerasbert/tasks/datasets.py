@@ -26,27 +26,28 @@ def plain(data: Any) -> Any:
     tensor = callable(getattr(data, "numpy", None)) and hasattr(data, "shape")
     array = data.numpy() if tensor else data
     if isinstance(array, bytes) or (isinstance(array, np.ndarray) and array.dtype.kind in "SO"):
-        return _value(array)
+        return plain_value(array)
     return data
 
 
-def _named(column: list[Any], feature: Any) -> list[Any]:
+def _named(column: list[object], feature: object) -> list[object]:
     """A column with the names of its labels: of a ClassLabel, or of lists of one (words' tags)."""
     inner = getattr(feature, "feature", feature)
     names = getattr(inner, "names", None)
     if names is None:
         return column
 
-    def name(value: Any) -> Any:
+    def name(value: object) -> object:
         if isinstance(value, list | tuple | np.ndarray):
             return [name(each) for each in value]
-        number = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        return names[int(value)] if number and 0 <= value < len(names) else value
+        if isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value < len(names):
+            return names[int(value)]
+        return value
 
     return [name(value) for value in column]
 
 
-def _rows(element: Any) -> Iterator[Any]:
+def _rows(element: object) -> Iterator[object]:
     """The rows of an element: itself, or those of a batch."""
     parts = (
         element
@@ -57,14 +58,14 @@ def _rows(element: Any) -> Iterator[Any]:
     batched = all(isinstance(part, np.ndarray) and part.ndim for part in flat.values())
     count = min(len(part) for part in flat.values()) if batched else 1
     for i in range(count):
-        row = {name: _value(part[i] if batched else part) for name, part in flat.items()}
+        row = {name: plain_value(part[i] if batched else part) for name, part in flat.items()}
         if isinstance(element, Mapping):
             yield row
         else:
             yield tuple(row.values()) if isinstance(element, tuple) else row[0]
 
 
-def _flat(parts: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+def _flat(parts: Mapping[object, object]) -> Iterator[tuple[object, Any]]:
     """The parts, those of an inner dict by their own names, of ({"text": ...}, label)."""
     for name, part in parts.items():
         if isinstance(part, Mapping | tuple):
@@ -73,7 +74,7 @@ def _flat(parts: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
             yield name, part
 
 
-def _value(value: object) -> object:
+def plain_value(value: object) -> object:
     """A text of bytes, a number, or a list of either."""
     if isinstance(value, bytes):
         try:
@@ -81,5 +82,5 @@ def _value(value: object) -> object:
         except UnicodeDecodeError as error:
             raise InputError(f"a text is not UTF-8: {value[:60]!r}. Decode it first") from error
     if isinstance(value, np.ndarray):
-        return _value(value.item()) if value.ndim == 0 else [_value(each) for each in value]
+        return plain_value(value.item()) if value.ndim == 0 else [plain_value(each) for each in value]
     return value.item() if isinstance(value, np.generic) else value

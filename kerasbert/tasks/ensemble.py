@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def _told(kind: answers.Kind) -> str:
 def _chosen(models: "Sequence[keras.Model]") -> Json:
     """The means of what the models' dev rows have chosen."""
     options = [model.task.how.options for model in models]
-    found: dict[str, Any] = {}
+    found: Json = {}
     if "thresholds" in options[0]:
         each = [model.kind.answers.configured(own).thresholds(len(model.labels)) for model, own in zip(models, options)]
         found["thresholds"] = [math.fsum(column) / len(models) for column in np.transpose(each).tolist()]

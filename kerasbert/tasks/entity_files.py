@@ -5,13 +5,14 @@ The page loads nothing and runs nothing. An entity is told by its label in words
 
 import html
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.storage.places import PAGE
 
-Rows = Iterable[tuple[Mapping[str, Any], Sequence[Any] | None]]
+Rows = Iterable[tuple[JsonMap, Sequence[Any] | None]]
 FIELDS = ("words", "labels", "entities")  # of the answers of a tagger
 DOCUMENT = "-DOCSTART-\tO\n\n"  # CoNLL-2003's first line, by which a file is known as one that may be replaced
 COLOURS = ("#1d4ed8", "#b45309", "#047857", "#be123c", "#6d28d9", "#0e7490", "#4d7c0f", "#a21caf")
@@ -85,7 +86,7 @@ def page(rows: Rows, column: str) -> Iterator[str]:
     yield "</main></body></html>\n"
 
 
-def _marked(text: str, entities: Sequence[Mapping[str, Any]], colours: dict[str, str], counts: Counter) -> str:
+def _marked(text: str, entities: Sequence[JsonMap], colours: dict[str, str], counts: Counter) -> str:
     parts, at = [], 0
     for each in entities:
         label, start, end = str(each["label"]), each["start"], each["end"]

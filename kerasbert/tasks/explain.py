@@ -4,15 +4,16 @@ import bisect
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
 
 from kerasbert import registry
-from kerasbert.answers.base import Parts
+from kerasbert.answers.base import Answered, Parts
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.batches import Encoded
@@ -69,7 +70,7 @@ class Explanation:
         truncated: bool, whether the row lacks tokens of the input.
     """
 
-    answer: Any
+    answer: Answered
     what: str
     score: float
     baseline: float
@@ -162,7 +163,7 @@ def _one(model, encoded: Encoded, at: slice, parts: Parts, answer, most: int, st
     attention = attention_of(model.body, batch, row.length)
     pieces = tuple(tokenizer.vocabulary[i] for i in ids)
     error = float(values.sum()) - (ends[1] - ends[0])
-    about: dict[str, Any] = {"row": number, "rows": len(rows), "attention": attention, "truncated": row.truncated}
+    about: Json = {"row": number, "rows": len(rows), "attention": attention, "truncated": row.truncated}
     return Explanation(answer, what, ends[1], ends[0], words, pieces, values, error, steps, **about)
 
 

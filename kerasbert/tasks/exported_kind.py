@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 import numpy as np
 
 from kerasbert import answers
+from kerasbert.answers.base import TextOrParts
 from kerasbert.errors import InputError
 from kerasbert.family import Family
 from kerasbert.inputs import Input, Row, Tensor
+from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
     import keras
@@ -74,7 +76,7 @@ class Exported:
     averaged = True
     examples = ""
     left_out: tuple[str, ...] = ()
-    _options: Mapping[str, Any] = MappingProxyType({})
+    _options: JsonMap = MappingProxyType({})
 
     def configured(self, options: Mapping[str, object]) -> Self:
         """The kind with options of a task."""
@@ -94,7 +96,7 @@ class Exported:
         """What the Hugging Face hub calls the task, for a model card; "" where it has no name for it."""
         return ""
 
-    def settled(self, task: "Task", heads: Mapping[str, Any]) -> "Task":
+    def settled(self, task: "Task", heads: "Mapping[str, keras.layers.Layer]") -> "Task":
         """The task with the options that are made of the weights of a model's heads: what its answers and files take.
 
         A model's `task` is always this one, so that the two cannot differ.
@@ -102,7 +104,7 @@ class Exported:
         return task
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> JsonMap:
         """Its options by name."""
         return self.answers.options
 
@@ -202,7 +204,7 @@ class Exported:
 
     def served(
         self,
-        run: Callable[[dict[str, Any]], dict[str, Any]],
+        run: Callable[[dict[str, Tensor]], dict[str, Tensor]],
         tokenizer: "GraphTokenizer",
         strings: Mapping[str, Tensor],
         length: int,
@@ -223,11 +225,11 @@ class Exported:
         packed, truncated = tokenizer.cut_to(*self.prompted(texts), length=length)
         return run(packed) | {"truncated": truncated}
 
-    def prompted(self, texts: list[Any]) -> list[Any]:
+    def prompted(self, texts: list[Tensor]) -> list[Tensor]:
         """Strings [B] of each part of an input with what `answers.rows` puts before them."""
         return texts
 
-    def probes(self, texts: Sequence[str], parts: int) -> list[Any]:
+    def probes(self, texts: Sequence[str], parts: int) -> list[TextOrParts]:
         """Inputs that a SavedModel is compared on: of short, long, empty and odd texts.
 
         Args:
@@ -235,7 +237,7 @@ class Exported:
         """
         return list(itertools.pairwise(texts)) if parts > 1 else list(texts)
 
-    def unserved(self, served: Mapping[str, np.ndarray], labels: Sequence[str]) -> list[Any] | None:
+    def unserved(self, served: Mapping[str, np.ndarray], labels: Sequence[str]) -> list[Json] | None:
         """What a SavedModel answered -> the json of `kb.predict`'s answers; None where its outputs are the rows' own."""
         return None
 

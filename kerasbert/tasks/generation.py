@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasbert import registry
+from kerasbert.answers.base import TextOrParts
 from kerasbert.answers.generation import NUMBER, PLACE, WRITTEN, GenerationKind, text_of
 from kerasbert.answers.generation import Generation as Written
 from kerasbert.blanks import RE2, blank
@@ -25,6 +26,7 @@ from kerasbert.tasks.judging import Judged
 
 if TYPE_CHECKING:
     from kerasbert.layers.encoder import SpecModel
+    from kerasbert.tasks.base import Heads
 
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
@@ -151,7 +153,7 @@ class Generation(TaskKind):
             label[i, at], weight[i, at] = row.about.target, 1
         return {"label": label, "label_weight": weight}
 
-    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
+    def heads(self, encoder, task) -> "Heads":
         family, decoding = registry.family_of(encoder), self.answers.decoding
         longest = family.longest(encoder.spec)
         if longest and decoding.max_new_tokens > longest:
@@ -252,7 +254,7 @@ class Generation(TaskKind):
             f"A source, {beside} and the {most} tokens that are written have {longest} tokens: the source is truncated."
         )
 
-    def probes(self, texts, parts) -> list[Any]:
+    def probes(self, texts, parts) -> list[TextOrParts]:
         return [text for text in texts if not blank(text)]  # an empty source is refused
 
     def numbers(self, texts) -> dict[str, list[int]]:
@@ -319,7 +321,7 @@ class Generation(TaskKind):
         packed = zip(NAMES, (joined.to_tensor(tokenizer.pad_id), mask, tf.zeros_like(mask)), strict=True)
         return dict(packed), ids.row_lengths() > room
 
-    def unserved(self, served, labels) -> list[Any] | None:
+    def unserved(self, served, labels) -> list[Json] | None:
         columns = zip(served["text"], served["score"], served["truncated"], strict=True)
         found = [Written(text.decode(), float(score), bool(cut)) for text, score, cut in columns]
         for i, texts in enumerate(served.get("texts", ())):

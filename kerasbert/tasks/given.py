@@ -1,10 +1,11 @@
 """Texts as a caller of Python gives them: lists, one text, a dict of columns, a DataFrame."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasbert import answers, inputs
+from kerasbert.answers.base import TextOrParts
 from kerasbert.blanks import absent
 from kerasbert.data import hints
 from kerasbert.errors import InputError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 Texts = Sequence[Any]  # str, tuples of the parts of an input, or dicts of them
 
 
-def check_path(texts: Any) -> object:
+def check_path(texts: object) -> object:
     """The texts, one by itself as a list of one; the path of a file is refused, whose name would be answered."""
     if isinstance(texts, str | os.PathLike) and os.path.isfile(texts):
         raise InputError(
@@ -28,7 +29,7 @@ def check_path(texts: Any) -> object:
     return inputs.listed(texts)
 
 
-def check_texts(model: "keras.Model", texts: Texts) -> list[Any]:
+def check_texts(model: "keras.Model", texts: Texts) -> list[TextOrParts]:
     """The texts as a list of str, of pairs, or of tuples of the parts, as the task takes them."""
     task = getattr(model, "task", None)
     texts = listed(texts, task)
@@ -57,7 +58,7 @@ def _is_raw(text: object) -> bool:
     return isinstance(text, Mapping) and set(text) == {"text"}
 
 
-def listed(texts: Any, task: Task | None = None, what: str = "texts") -> list[Any]:
+def listed(texts: object, task: Task | None = None, what: str = "texts") -> list[Any]:
     """The texts of a call as a list, one text as a list of one; those of a table by the columns that the task names.
 
     Raises:
@@ -78,7 +79,7 @@ def listed(texts: Any, task: Task | None = None, what: str = "texts") -> list[An
     return list(texts)
 
 
-def _named(row: Mapping[str, object], task: Task | None, what: str) -> Any:
+def _named(row: Mapping[str, object], task: Task | None, what: str) -> object:
     """The input of a row of a dict of columns."""
     names = _asked(task, row)
     if not set(names) <= row.keys():
@@ -86,7 +87,7 @@ def _named(row: Mapping[str, object], task: Task | None, what: str) -> Any:
     return row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
 
 
-def _asked(task: Task | None, held: Any) -> list[str]:
+def _asked(task: Task | None, held: Container[str]) -> list[str]:
     """The columns that are read among those that are there: the task's; texts are answered as well as words."""
     names = ["text"] if task is None else list(task.asked)
     raw = task is not None and task.answer_kind.annotated and names[0] not in held and "text" in held

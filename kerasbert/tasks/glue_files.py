@@ -11,8 +11,9 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kerasbert.answers.base import Answered
 from kerasbert.data import dialects
 from kerasbert.data.reading import line_lists, plain_name, text_chunks
 from kerasbert.data.sources import TABLES, NumberedRow, check_files, file_format, numbered_table
@@ -150,7 +151,7 @@ def check_submission(task: "Task") -> None:
 
 
 def submission(
-    folder: str | os.PathLike, task: "Task", source: str | os.PathLike, answers: Sequence[Any]
+    folder: str | os.PathLike, task: "Task", source: str | os.PathLike, answers: Sequence[Answered]
 ) -> tuple[Path, str]:
     """The file of GLUE's server for the answers to a test file: its path, and its content.
 

@@ -1,18 +1,18 @@
 """What a graph gives for packed rows, batch by batch."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.progress import Progress
 from kerasbert.tasks.batches import Encoded, ordered_batches
 
 BATCH = 64  # texts at once
 
 
-def run(function: Callable, encoded: Encoded, longest: int, batch: int = BATCH, per_token: bool = False) -> Any:
+def run(function: Callable, encoded: Encoded, longest: int, batch: int = BATCH, per_token: bool = False) -> Tensor:
     """A graph's values for every row, in their order: float32 [n, ...].
 
     Args:
@@ -23,7 +23,7 @@ def run(function: Callable, encoded: Encoded, longest: int, batch: int = BATCH, 
     """
     import tensorflow as tf
 
-    results: Any = None
+    results = None
     for indices, batched in _counted(encoded, longest, batch):
         values = function({name: tf.convert_to_tensor(value) for name, value in batched.items()}).numpy()
         if not np.isfinite(values).all():

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasbert import registry
+from kerasbert.answers.base import Answered
 from kerasbert.errors import InputError, near, nearest
 from kerasbert.inputs import Tensor
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks.exported_kind import Exported
+from kerasbert.tasks.rows import Targets
 
 if TYPE_CHECKING:
     from kerasbert.tasks.base import Task
     from kerasbert.tasks.batches import Encoded
 
+Numbers = Sequence[int] | np.ndarray  # of inputs, from 0
 POINTS = 500  # of a scatter, drawn from all by a fixed seed
 
 
@@ -32,11 +35,11 @@ class Judged:
             [[target, answer]]}; empty for none.
     """
 
-    sampled: Callable[[Sequence[int]], Mapping[str, float]]
+    sampled: Callable[[Numbers], Mapping[str, float]]
     answer: Callable[[int], Any]
     errors: np.ndarray | None = None
     graded: bool = False
-    picture: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    picture: JsonMap = dataclasses.field(default_factory=dict)
 
 
 class Judging(Exported):
@@ -48,7 +51,7 @@ class Judging(Exported):
 
     metrics_known: tuple[str, ...] = ("accuracy",)
 
-    def metrics(self, task: "Task", outputs: Tensor, targets: Any, encoded: Any = None) -> dict[str, float]:
+    def metrics(self, task: "Task", outputs: Tensor, targets: Targets, encoded: Any = None) -> dict[str, float]:
         """Metrics by name.
 
         Args:
@@ -58,7 +61,7 @@ class Judging(Exported):
         """
         raise NotImplementedError
 
-    def details(self, task: "Task", outputs: Tensor, targets: Any, encoded: Any = None) -> Json:
+    def details(self, task: "Task", outputs: Tensor, targets: Targets, encoded: Any = None) -> Json:
         """What is told beside the metrics, as json: `labels`, numbers of each, and `confusion`, [target][answer].
 
         Args:
@@ -72,15 +75,15 @@ class Judging(Exported):
             return True
         return new < old if metric in ("loss", "mean_squared_error") else new > old
 
-    def remarks(self, task: "Task", outputs: Tensor, targets: Any) -> list[str]:
+    def remarks(self, task: "Task", outputs: Tensor, targets: Targets) -> list[str]:
         """What makes the metrics of these answers say little, a line each."""
         return [line] if (line := self.collapsed(task, outputs, targets)) else []
 
-    def collapsed(self, task: "Task", outputs: Tensor, targets: Any) -> str:
+    def collapsed(self, task: "Task", outputs: Tensor, targets: Targets) -> str:
         """What is told of answers that are all, or nearly all, the same though their targets are not; empty of others."""
         return ""
 
-    def tuned(self, task: "Task", outputs: Tensor, targets: Any, encoded: "Encoded") -> "Task":
+    def tuned(self, task: "Task", outputs: Tensor, targets: Targets, encoded: "Encoded") -> "Task":
         """The task with the options that the dev rows choose, such as a threshold; asked for the best weights so far.
 
         Args:
@@ -90,25 +93,25 @@ class Judging(Exported):
 
     # What the report of a run shows
 
-    def judged(self, task: "Task", outputs: Tensor, targets: Any, encoded: "Encoded") -> Judged:
+    def judged(self, task: "Task", outputs: Tensor, targets: Targets, encoded: "Encoded") -> Judged:
         """The answers beside their targets. By default they are shown as the command line prints them, none is called wrong.
 
         Args:
             outputs, targets, encoded: as of `metrics`.
         """
 
-        def sampled(numbers: Sequence[int]) -> dict[str, float]:
-            return self.metrics(task, *_some(outputs, targets, encoded, numbers))
+        def sampled(numbers: Numbers) -> dict[str, float]:
+            return self.metrics(task, *_some(outputs, targets, encoded, np.asarray(numbers).tolist()))
 
         return Judged(sampled, lambda number: self.answers.text(self.decoded(task, outputs, encoded, number).to_json()))
 
-    def decoded(self, task: "Task", outputs: Tensor, encoded: "Encoded", number: int) -> Any:
+    def decoded(self, task: "Task", outputs: Tensor, encoded: "Encoded", number: int) -> Answered:
         """The answer object of an input, of its rows' outputs."""
         at = encoded.of()[number]
         values = [self.answers.probabilities(outputs[i]) for i in range(at.start, at.stop)]
         return self.answers.decode(encoded.parts[number], encoded.rows[at], values, list(task.labels.values()))
 
-    def baseline(self, task: "Task", targets: Any, encoded: "Encoded") -> dict[str, float]:
+    def baseline(self, task: "Task", targets: Targets, encoded: "Encoded") -> dict[str, float]:
         """Metrics that the best constant answer would reach on these targets, by name; empty where the kind knows none.
 
         A run none of whose metrics is above them beyond noise is told to have learnt too little.
@@ -142,7 +145,9 @@ def sample(values: Sequence[object] | np.ndarray, numbers: Sequence[int]) -> Any
     return values[np.asarray(numbers)] if isinstance(values, np.ndarray) else [values[i] for i in numbers]
 
 
-def _some(outputs: Tensor, targets: Any, encoded: "Encoded", numbers: Sequence[int]) -> tuple[Any, Any, Any]:
+def _some(
+    outputs: Tensor, targets: Targets, encoded: "Encoded", numbers: Sequence[int]
+) -> "tuple[Tensor, Targets, Encoded]":
     """Outputs, targets and rows of some inputs, as `metrics` takes them."""
     at = encoded.of()
     rows = [i for number in numbers for i in range(at[number].start, at[number].stop)]

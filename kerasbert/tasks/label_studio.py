@@ -6,12 +6,12 @@ field in which every entity stands where it says that it does. All rows of a fil
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from kerasbert.data.dialects import say
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks.spans import Annotated, same
-from kerasbert.tasks.tables import Source
+from kerasbert.tasks.tables import Source, where
 from kerasbert.tasks.unlabelled import Unlabelled
 
 SPAN = {"start", "end", "labels"}  # of an entity in JSON-MIN
@@ -28,18 +28,18 @@ def is_minimal(row: object) -> bool:
     return isinstance(row, Mapping) and "annotation_id" in row and bool(_fields(row))
 
 
-def reader(source: Source, rows: Sequence[Mapping[str, Any]], asked: str) -> Callable[[Mapping[str, Any]], Annotated]:
+def reader(source: Source, rows: Sequence[tuple[int, JsonMap]], asked: str) -> Callable[[JsonMap], Annotated]:
     """What reads a row of an export.
 
     Args:
-        rows: all of them. asked: name of the task's text, which is the field where one is called so.
+        rows: (line, row) of all of them. asked: name of the task's text, which is the field where one is called so.
 
     Raises:
-        InputError: no field, or more than one, can be the text.
+        InputError: no field, or more than one, can be the text; annotations that are none, with file and line.
     """
     field = _field(source, rows, asked)
 
-    def read(row: Mapping[str, Any]) -> Annotated:
+    def read(row: JsonMap) -> Annotated:
         results, others = _results(row)
         spans = Unlabelled("no annotation") if results is None else [result["value"] for result in results]
         return Annotated(_fields(row).get(field), spans, utf16=True, others=others)
@@ -47,9 +47,9 @@ def reader(source: Source, rows: Sequence[Mapping[str, Any]], asked: str) -> Cal
     return read
 
 
-def _field(source: Source, rows: Sequence[Mapping[str, Any]], asked: str) -> str:
+def _field(source: Source, rows: Sequence[tuple[int, JsonMap]], asked: str) -> str:
     """The field that holds the text."""
-    held = [(_fields(row), _results(row)[0] or []) for row in rows]
+    held = [(_fields(row), _results(row, where(source, line))[0] or []) for line, row in rows]
     every = [result for _, results in held for result in results]
     fields = list(dict.fromkeys(name for texts, _ in held for name in texts))
     sets = _named(every, "from_name")
@@ -73,34 +73,52 @@ def _field(source: Source, rows: Sequence[Mapping[str, Any]], asked: str) -> str
     return fitting[0]
 
 
-def _fields(row: Mapping[str, Any]) -> dict[str, str]:
+def _fields(row: JsonMap) -> dict[str, str]:
     """The texts of a task, by the names of their fields."""
     data = row["data"] if is_export(row) else {name: value for name, value in row.items() if name not in OURS}
     return {name: value for name, value in data.items() if isinstance(value, str)}
 
 
-def _results(row: Mapping[str, Any]) -> tuple[list[dict[str, Any]] | None, int]:
+def _results(row: JsonMap, place: str = "") -> tuple[list[Json] | None, int]:
     """The entities of a row, None where nobody annotated it; and how many other annotations of it are left out.
 
     The annotation that is marked as ground truth counts, else the first that was not cancelled.
+
+    Args:
+        place: what an error calls the row.
+
+    Raises:
+        InputError: annotations of another form.
     """
     if not is_export(row):
         lists = {name: value for name, value in row.items() if isinstance(value, list)}
         spans = [(name, each) for name, value in lists.items() for each in value if isinstance(each, Mapping)]
         return [{"from_name": name, "value": each} for name, each in spans if each.keys() >= SPAN], 0
-    done = [each for each in row["annotations"] or () if not each.get("was_cancelled")]
+    annotations = row["annotations"] or []
+    results = [each.get("result") or [] for each in annotations] if _objects(annotations) else []
+    if not _objects(annotations) or not all(
+        _objects(each) and _objects([found.get("value") or {} for found in each]) for each in results
+    ):
+        raise InputError(
+            f"{place}: the annotations are not Label Studio's, which are objects with a list `result` of objects"
+        )
+    done = [each for each in annotations if not each.get("was_cancelled")]
     done.sort(key=lambda each: not each.get("ground_truth"))
     if not done:
         return None, 0
     return [each for each in done[0].get("result") or () if "start" in (each.get("value") or {})], len(done) - 1
 
 
-def _named(results: Sequence[Mapping[str, Any]], key: str) -> list[str]:
+def _objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, Mapping) for each in value)
+
+
+def _named(results: Sequence[JsonMap], key: str) -> list[str]:
     """The names that entities have under a key, each once."""
     return list(dict.fromkeys(str(result[key]) for result in results if result.get(key)))
 
 
-def _fits(text: str | None, results: Sequence[Mapping[str, Any]]) -> bool:
+def _fits(text: str | None, results: Sequence[JsonMap]) -> bool:
     """Whether each entity lies in a text, and is there what it says itself; offsets are of characters or UTF-16 units."""
     units = (text or "").encode("utf-16-le", "surrogatepass")
     for value in (result["value"] for result in results):

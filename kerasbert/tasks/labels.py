@@ -4,7 +4,7 @@ import dataclasses
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from kerasbert.data.numbers import parsed
 from kerasbert.data.sources import NumberedRow
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
+from kerasbert.tasks.rows import RowText
 from kerasbert.tasks.tables import Source, where
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def unknown(source: Source, line: int, label: str, task: "Task") -> InputError:
     return InputError(f"{where(source, line)}: label {label!r} is unknown. Expected one of: {known}{hint}")
 
 
-def number(task: "Task", logits: Tensor, target: Any) -> int:
+def number(task: "Task", logits: Tensor, target: object) -> int:
     """The label that is asked for, by its name or its value in the file, else the best of a row's logits.
 
     Args:
@@ -163,7 +164,7 @@ def number(task: "Task", logits: Tensor, target: Any) -> int:
     if target is None:
         return 0 if logits is None else int(logits[0].argmax())
     for names in (list(task.labels.values()), list(task.labels)):
-        if target in names:
+        if isinstance(target, str) and target in names:
             return names.index(target)
     raise errors.unknown("label", str(target), list(task.labels.values()), ", ".join(list(task.labels.values())[:20]))
 
@@ -233,10 +234,10 @@ def remarks(source: Source, raw: Sequence[object]) -> list[str]:
     return found
 
 
-def contradictions(source: Source, texts: Sequence[Any], targets: Sequence[Any]) -> list[str]:
+def contradictions(source: Source, texts: Sequence[RowText], targets: Sequence[object]) -> list[str]:
     """The line about inputs that stand in a file with different answers; none where there are none."""
-    held: dict[Any, Any] = {}
-    differ: dict[Any, tuple[Any, Any]] = {}
+    held: dict[RowText, object] = {}
+    differ: dict[RowText, tuple[object, object]] = {}
     for text, target in zip(texts, targets):
         if (first := held.setdefault(text, target)) != target:
             differ.setdefault(text, (first, target))

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 
@@ -17,8 +17,9 @@ from kerasbert.errors import InputError
 from kerasbert.layers.encoder import Encoder
 from kerasbert.registry import Family
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import early_checks
-from kerasbert.tasks.adapted_models import in_bfloat16, load_on
+from kerasbert.tasks.adapted_models import encoder_of, in_bfloat16, load_on
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.labels import names_of
 from kerasbert.tasks.model import TaskModel
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from kerasbert.tasks.ensemble import Ensemble
 
 
-def build(name: str, **changes: Any) -> "SpecModel":
+def build(name: str, **changes: object) -> "SpecModel":
     """A randomly initialised encoder: `build("bert/tiny")`.
 
     Args:
@@ -42,7 +43,7 @@ def build(name: str, **changes: Any) -> "SpecModel":
 
 
 def save(
-    model: Any,
+    model: keras.Model,
     directory: str | os.PathLike,
     *,
     tokenizer: Tokenizer | None = None,
@@ -63,7 +64,7 @@ def save(
         InputError: another kind of model, a model without a tokenizer, or a directory that is taken.
     """
     files.check_free(directory, overwrite)
-    encoder, task = getattr(model, "encoder", model), getattr(model, "declaration", getattr(model, "task", None))
+    encoder, task = encoder_of(model), getattr(model, "declaration", getattr(model, "task", None))
     if not hasattr(encoder, "spec"):
         raise InputError(
             f"save takes an encoder or a task's model, received {type(model).__name__}: save the encoder that it holds, "
@@ -95,7 +96,7 @@ def save(
         checkpoints.write_model(folder, parts)
 
 
-def held_task(model: "str | os.PathLike | keras.Model | Ensemble", kind: TaskKind) -> tuple[dict[str, Any], Family]:
+def held_task(model: "str | os.PathLike | keras.Model | Ensemble", kind: TaskKind) -> tuple[Json, Family]:
     """The task that a model directory holds, as model.json says it, and the model's family.
 
     Without a task, and of a model, it is how an imported checkpoint writes, {"generation": ...}, or {}.
@@ -218,7 +219,7 @@ def _take(model: TaskModel, path: Path, prefix: str = "heads/") -> None:
         checkpoints.load_weights(path, head, f"{prefix}{name}/")
 
 
-def _of_keras(path: str | os.PathLike) -> Any:
+def _of_keras(path: str | os.PathLike) -> keras.Model:
     """What a `.keras` file holds.
 
     Raises:

@@ -1,7 +1,7 @@
 """The model of a task and its objective; what differs between kinds stands in their files."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import keras
 from keras import ops
@@ -115,7 +115,7 @@ class TaskModel(HeadedModel):
         """What it has learnt that people read, as json: how much each layer weighs, of a task that reads a mix of them."""
         return {"layers": self.heads["mix"].told()} if self.declaration.layers == "mix" else {}
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         config = {"name": self.name, "trainable": self.trainable, "task": self.declaration.to_json()}
         return config | {"encoder": keras.saving.serialize_keras_object(self.encoder)}
 

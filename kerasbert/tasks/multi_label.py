@@ -23,6 +23,7 @@ from kerasbert.tasks.classification import label_head
 from kerasbert.tasks.judging import Judged
 
 if TYPE_CHECKING:
+    from kerasbert.tasks.base import Heads
     from kerasbert.tasks.tables import Source
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
@@ -81,7 +82,7 @@ class MultiLabel(TaskKind):
         label[: len(targets)] = targets
         return {"label": label, "label_weight": (np.arange(count) < len(targets)).astype("float32")}
 
-    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
+    def heads(self, encoder, task) -> "Heads":
         return label_head(encoder, task)
 
     def unlabelled(self, task, texts) -> np.ndarray:

@@ -9,7 +9,7 @@ from kerasbert.data.reading import plain_name, whole
 from kerasbert.data.sources import NumberedRow, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
-from kerasbert.storage.json_view import RepeatedKey, unrepeated
+from kerasbert.storage.json_view import Json, RepeatedKey, unrepeated
 from kerasbert.tasks.base import Task
 
 
@@ -48,7 +48,7 @@ def read_race(source: Path, task: Task) -> list[NumberedRow]:
     return list(enumerate(rows, 1))
 
 
-def _articles(file: Path) -> list[tuple[str, Any]]:
+def _articles(file: Path) -> list[tuple[str, object]]:
     """Where each article of a file stands, and the article."""
     text = whole(file)
     try:
@@ -68,7 +68,7 @@ def _articles(file: Path) -> list[tuple[str, Any]]:
     return articles
 
 
-def _questions(where: str, article: Any, task: Task) -> list[dict[str, Any]]:
+def _questions(where: str, article: object, task: Task) -> list[Json]:
     names = ("article", "questions", "options")
     if not isinstance(article, dict) or not all(name in article for name in names):
         raise InputError(f"{where}: no article of RACE, expected an object with {', '.join(names)} and answers")
@@ -92,7 +92,7 @@ def _filled(question: str, option: str) -> str:
     return question.replace("_", option) if "_" in question else f"{question} {option}"
 
 
-def _number(letter: Any, options: int, where: str) -> int:
+def _number(letter: object, options: int, where: str) -> int:
     letters = string.ascii_uppercase[:options]
     if not isinstance(letter, str) or len(letter) != 1 or letter not in letters:
         raise InputError(f"{where}: the answer {letter!r:.40} is no option, expected one of {', '.join(letters)}")

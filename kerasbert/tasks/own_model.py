@@ -1,7 +1,6 @@
 """A user's own functional Keras model around an encoder, as `kb.predict`, `kb.export` and `mobile.compress` see a model."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 import numpy as np
@@ -10,7 +9,6 @@ from keras import ops
 from kerasbert import inputs, registry
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
-from kerasbert.storage.json_view import Json
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.task import Task
 
@@ -50,7 +48,7 @@ def answering(model: keras.Model) -> keras.Model:
     return OwnAnswers(taken, Task(**{**vars(task), "labels": dict(zip(names, names))}), ending)
 
 
-def held(model: object) -> Any:
+def held(model: object) -> "keras.Model | None":
     """The encoder that a Keras model holds, at whatever depth; None of another."""
     if not isinstance(model, keras.Model):
         return None
@@ -69,7 +67,7 @@ class Taken:
         InputError: other inputs.
     """
 
-    def __init__(self, model: keras.Model, encoder: Any) -> None:
+    def __init__(self, model: keras.Model, encoder: keras.Model) -> None:
         self.model, self.encoder = model, encoder
         taken = getattr(model, "input", None)
         known = [each.name for each in kind_of(encoder).reads(registry.family_of(getattr(encoder, "encoder", encoder)))]
@@ -83,7 +81,7 @@ class Taken:
         self.fixed = min(lengths) if lengths else None
         self._check_padding()
 
-    def __call__(self, given: Mapping[str, Tensor]) -> Any:
+    def __call__(self, given: Mapping[str, Tensor]) -> Tensor:
         """Its outputs; inputs of one length alone are padded to it."""
         return self.model({name: self._padded(name, given[name]) for name in self.names})
 
@@ -122,7 +120,7 @@ class Taken:
         return ops.reshape(padded, (-1, self.fixed))
 
 
-def _outputs(model: keras.Model) -> tuple[Any]:
+def _outputs(model: keras.Model) -> tuple[Tensor]:
     """The one output of a functional model.
 
     Raises:
@@ -139,7 +137,7 @@ def _outputs(model: keras.Model) -> tuple[Any]:
     return (several[0],)
 
 
-def _ending(output: Any) -> str:
+def _ending(output: Tensor) -> str:
     """What makes probabilities of an output in the end: "softmax", "sigmoid", or "" where nothing does."""
     history = output._keras_history
     while isinstance(history.operation, keras.Model):  # one functional model within another
@@ -168,7 +166,7 @@ class OwnAnswers(keras.Model):
         self.labels = tuple(task.labels.values()) or None
         self.built = True
 
-    def call(self, inputs: Any) -> Json:
+    def call(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         (values,) = keras.tree.flatten(self.taken(inputs))
         values = ops.cast(values, "float32")
         if self.labels is None:

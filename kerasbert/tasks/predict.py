@@ -19,6 +19,7 @@ from kerasbert.inputs import Input, Row, Tensor
 from kerasbert.layers.readout import queries_of, readout, width
 from kerasbert.progress import counted
 from kerasbert.tasks import early_checks
+from kerasbert.tasks.adapted_models import encoder_of
 from kerasbert.tasks.base import TaskKind, find, kind_of
 from kerasbert.tasks.batches import Encoded, encode_texts
 from kerasbert.tasks.ensemble import Ensemble
@@ -201,7 +202,7 @@ def outputs(
     length: int | None = None,
     settings: Mapping[str, object] | None = None,
     lengths: Sequence[int] = (),
-) -> Any:
+) -> Tensor:
     """What a task's model gives for each row: logits [n, L] or values [n]; a list of [S, L] where tokens are answered.
 
     Args:
@@ -212,7 +213,7 @@ def outputs(
     return outputs_of(model, encoded, longest(model, length))
 
 
-def outputs_of(model: keras.Model | Ensemble, encoded: Encoded, longest: int, batch: int = BATCH) -> Any:
+def outputs_of(model: keras.Model | Ensemble, encoded: Encoded, longest: int, batch: int = BATCH) -> Tensor:
     """`outputs` of packed rows."""
     if isinstance(model, Ensemble):
         return model.joined([outputs_of(each, encoded, longest, batch) for each in model.models])
@@ -350,7 +351,7 @@ def vectors_and_rows(
 
 
 def _vectors(
-    model: Any,
+    model: str | os.PathLike | keras.Model,
     texts: Texts,
     pooling: str | None,
     length: int | None = None,
@@ -369,7 +370,7 @@ def _vectors(
             found = outputs_of(model, encoded, longest(model, length))
         return found.reshape(len(texts), found.shape[-1] if len(texts) else 0), encoded
     begin, length = (0, length) if kind is None else (kind.begin, longest(model, length))
-    model = getattr(model, "encoder", model)
+    model = encoder_of(model)
     if pooling == "pooled" and not specs.maybe(model.spec, "pooler"):
         raise InputError("pooling='pooled' needs a model with a pooler; use 'mean' or 'first'")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kerasbert.answers.vector import DOCUMENT, QUERY, prompt_tokens
 from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.base import Task, TaskKind, find, kind_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def vector_kind(model: "keras.Model", prompt_name: str | None = None, prompt: st
         )
     if not vectors:
         return None
-    asked: dict[str, Any] = {} if prompt_name is None else {"prompt_name": prompt_name}
+    asked: Json = {} if prompt_name is None else {"prompt_name": prompt_name}
     options = model.task.how.options
     if prompt is not None:
         asked = {"prompts": {**options["prompts"], "prompt": prompt}, "prompt_name": "prompt"}

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,12 +11,14 @@ from kerasbert.data.numbers import number as of_cell
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
-from kerasbert.storage.json_view import Json
 from kerasbert.tasks import labels, metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import label_head, one_number
 from kerasbert.tasks.exported_kind import READERS
 from kerasbert.tasks.judging import Judged, scatter
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.base import Heads
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -68,7 +71,7 @@ class Regression(TaskKind):
     def batch(self, task, rows, targets, count, length) -> dict:
         return one_number(targets, count, "float32")
 
-    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
+    def heads(self, encoder, task) -> "Heads":
         return label_head(encoder, task)
 
     def outputs(self, task, logits) -> dict[str, Tensor]:

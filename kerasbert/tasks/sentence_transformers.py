@@ -6,6 +6,7 @@ The name of this file is part of its class's, by which BERTopic knows one of the
 
 import functools
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kerasbert.errors import InputError
@@ -57,7 +58,7 @@ def sentence_transformer(
 
 
 @functools.cache
-def _texts() -> Any:
+def _texts() -> type:
     """The class of the one module; torch is there where sentence-transformers is."""
     import torch  # pyright: ignore[reportMissingImports]
 
@@ -74,12 +75,12 @@ def _texts() -> Any:
             self.max_seq_length = predict.longest(model, settings["length"])
             self.bare = {"prompt_name": ""} if vector_kind(model) is not None else {}
 
-        def preprocess(self, inputs: Any, prompt: str | None = None, **_: Any) -> dict[str, Any]:
+        def preprocess(self, inputs: Iterable[str], prompt: str | None = None, **_: object) -> dict[str, object]:
             return {"texts": list(inputs), "prompt": prompt}
 
         tokenize = preprocess  # its name in release 5, which puts prompts before the texts itself
 
-        def forward(self, features: dict[str, Tensor], **_: Any) -> dict[str, Any]:
+        def forward(self, features: dict[str, Tensor], **_: object) -> dict[str, Tensor]:
             prompt = features.get("prompt")
             asked = {"prompt": prompt} if prompt else self.bare
             vectors = predict.encode(self.model, features["texts"], **{**self.settings, **asked})
@@ -100,7 +101,7 @@ def _texts() -> Any:
 
 
 @functools.cache
-def _vectors() -> Any:
+def _vectors() -> type:
     """The class of the whole."""
     # a checker that does not have it takes this file for it
     from sentence_transformers import SentenceTransformer  # pyright: ignore[reportAttributeAccessIssue, reportMissingImports]

@@ -90,7 +90,7 @@ class TasksObjective(Objective):
         return others | {task + name.removeprefix("label"): value for name, value in sums.items()}
 
 
-def marked(batch: Mapping[str, Tensor], task: str, rows: Any) -> dict[str, Tensor]:
+def marked(batch: Mapping[str, Tensor], task: str, rows: Tensor) -> dict[str, Tensor]:
     """A batch as one of that task; `rows` has as many elements as the batch has inputs."""
     return {**batch, MARK + task: rows}
 

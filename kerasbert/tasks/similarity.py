@@ -70,7 +70,7 @@ def similarity(
     return cosines(found[[rows[text] for text in texts]], found[[rows[text] for text in others]])
 
 
-def _texts(given: object, what: str) -> list[Any]:
+def _texts(given: object, what: str) -> list[str]:
     """Texts of a call, each checked under its own number."""
     texts = listed(given, what=what)
     for i, text in enumerate(texts):

@@ -2,22 +2,25 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from kerasbert import spec as specs
+from kerasbert.answers.base import TextOrParts
+from kerasbert.answers.span import Span as SpanAnswer
 from kerasbert.answers.span import SpanKind
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import labels, span_metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.exported_kind import MOST_ROWS, CallOption
 from kerasbert.tasks.judging import Judged
 
 if TYPE_CHECKING:
+    from kerasbert.tasks.base import Heads
     from kerasbert.tasks.tables import Source
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
@@ -108,7 +111,7 @@ class Span(TaskKind):
             label[i] = places(row.about, target)
         return {"label": label, "label_weight": (np.arange(count) < len(rows)).astype("float32")}
 
-    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
+    def heads(self, encoder, task) -> "Heads":
         # no dropout, as in BERT's run_squad and transformers
         policy = {"name": self.head, "dtype": encoder.dtype_policy}
         kind, activation = (
@@ -138,12 +141,12 @@ class Span(TaskKind):
 
     def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
         decode, rows = self.answers.decode, encoded.rows
-        answers = [decode((), rows[at], outputs[at], ()).text for at in encoded.of()]
+        answers = [cast(SpanAnswer, decode((), rows[at], outputs[at], ())).text for at in encoded.of()]
         return means(answers, [target.golds for target in targets], self.options)
 
     def judged(self, task, outputs, targets, encoded) -> Judged:
         decode, rows = self.answers.decode, encoded.rows
-        answers = [decode((), rows[at], outputs[at], ()) for at in encoded.of()]
+        answers = [cast(SpanAnswer, decode((), rows[at], outputs[at], ())) for at in encoded.of()]
         scored = span_metrics.compared(
             [each.text for each in answers], [t.golds for t in targets], self.options["rules"]
         )
@@ -234,12 +237,12 @@ class Span(TaskKind):
             found["null_threshold"] = CallOption(threshold, "a finite number, of logits", tf.math.is_finite)
         return found
 
-    def probes(self, texts, parts) -> list[Any]:
+    def probes(self, texts, parts) -> list[TextOrParts]:
         # numbers before the texts: windows with the same tokens would have the same best answer several times
         long = " ".join(f"{i} {text}" for i in range(60) for text in texts if len(text) < 80)
         return [*zip(texts, (*texts[1:], long)), (texts[0], long), (texts[-1], texts[0])]
 
-    def unserved(self, served, labels) -> list[Any] | None:
+    def unserved(self, served, labels) -> list[Json] | None:
         values = zip(*(served[name].tolist() for name in ("text", "start", "end", "score", "truncated")))
         # without its alternatives, of which two that score almost the same may change places
         return [
@@ -276,7 +279,7 @@ def places(window: Tensor, target: Target) -> tuple[int, int]:
     return window.null, window.null
 
 
-def means(answers: Sequence[str], golds: Sequence[Sequence[str]], options: Any) -> dict[str, float]:
+def means(answers: Sequence[str], golds: Sequence[Sequence[str]], options: JsonMap) -> dict[str, float]:
     """The metrics of some answers; of those with and without a gold apart where a question may have none."""
     scored = span_metrics.compared(answers, golds, options["rules"])
     return averages(scored, np.array([bool(each) for each in golds], bool), options["unanswerable"])
@@ -303,15 +306,13 @@ def _golds(source: "Source", line: int, value: object) -> tuple[str, list[tuple[
     name = ""
     if isinstance(value, dict) and "text" in value:
         name = f", question {value['id']!r}" if value.get("id") else ""
-        starts = value.get("answer_start")
-        value = (
-            [value]
-            if isinstance(value["text"], str)
-            else [
-                {"text": text, "answer_start": start}
-                for text, start in zip(value["text"], starts or [None] * len(value["text"]), strict=True)
-            ]
-        )
+        texts, starts = value["text"], value.get("answer_start")
+        if isinstance(texts, str):
+            value = [value]
+        elif isinstance(texts, list | tuple):
+            starts = starts or [None] * len(texts)
+            if isinstance(starts, list | tuple) and len(starts) == len(texts):
+                value = [{"text": text, "answer_start": start} for text, start in zip(texts, starts)]
     items = [value] if isinstance(value, str) else value
     golds = []
     for item in items if isinstance(items, list | tuple) else [None]:

@@ -1,8 +1,8 @@
 """One annotation of a text: where it begins and ends and what it says that this is, in any of the forms of annotation tools."""
 
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from kerasbert.errors import InputError
 from kerasbert.tasks.tables import Source, where
@@ -22,8 +22,8 @@ class Annotated(NamedTuple):
         others: int, annotations of the same text that are left out.
     """
 
-    text: Any
-    spans: Any
+    text: object
+    spans: object
     utf16: bool = False
     others: int = 0
 
@@ -46,7 +46,7 @@ def span_of(value: object, place: str) -> Marked:
     text = None
     if isinstance(value, Mapping):
         offsets = value.get("offsets")
-        if isinstance(offsets, list) and len(offsets) == 1 and isinstance(offsets[0], list):  # BigBIO's
+        if isinstance(offsets, list) and len(offsets) == 1 and isinstance(offsets[0], list) and offsets[0]:  # BigBIO's
             value = {**value, "start": offsets[0][0], "end": offsets[0][-1]}
         start, end, label = (next((value[n] for n in names if n in value), None) for names in (STARTS, ENDS, NAMES))
         text = next((value[name] for name in OWN if isinstance(value.get(name), str)), None)
@@ -55,13 +55,13 @@ def span_of(value: object, place: str) -> Marked:
         start, end, label = value[:3]
     else:
         start = end = label = None
-    numbers = [each for each in (start, end) if type(each) is int or (isinstance(each, float) and each == int(each))]
+    numbers = [each for each in (start, end) if type(each) is int or (isinstance(each, float) and each.is_integer())]
     if len(numbers) < 2 or not isinstance(label, str | int) or label == "":
         raise InputError(f"{place}: {json.dumps(value, default=str)!s:.80} is no [start, end, label] with one label")
     return Marked(int(numbers[0]), int(numbers[1]), str(label).strip(), text)
 
 
-def counted(source: Source, line: int, text: str, spans: Any) -> Any:
+def counted(source: Source, line: int, text: str, spans: Sequence[object]) -> Sequence[object]:
     """Spans in UTF-16 units in characters, but for those whose own text says that they are in characters."""
     if max(map(ord, text), default=0) < 2**16:
         return spans

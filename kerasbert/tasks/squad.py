@@ -12,7 +12,7 @@ from kerasbert.data.reading import plain_name, whole
 from kerasbert.data.sources import NumberedRow
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
-from kerasbert.storage.json_view import unrepeated
+from kerasbert.storage.json_view import Json, unrepeated
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import Task
 
@@ -59,7 +59,7 @@ def _flat(articles: Any) -> bool:
     return isinstance(rows, list) and bool(rows) and isinstance(rows[0], Mapping) and "question" in rows[0]
 
 
-def _questions(source: Path, articles: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _questions(source: Path, articles: Any) -> Iterator[tuple[str, Json]]:
     """Each context and question."""
     try:
         for article in articles["data"]:
@@ -76,7 +76,7 @@ def _questions(source: Path, articles: Any) -> Iterator[tuple[str, dict[str, Any
         ) from error
 
 
-def _answers(source: Path, name: str, question: dict[str, Any]) -> dict[str, list]:
+def _answers(source: Path, name: str, question: Json) -> dict[str, list]:
     """Texts and offsets of a question's answers."""
     answers = [] if question.get("is_impossible") is True else question["answers"]
     try:
@@ -92,7 +92,7 @@ register_task("span", Task("span", **_COLUMNS, reader="squad"))
 FILES = {"train": ("train*.json",), "dev": ("dev*.json",), "test": ("test*.json",)}
 
 
-def _declare(name: str, files: dict[str, tuple[str, ...]], **options: Any) -> None:
+def _declare(name: str, files: dict[str, tuple[str, ...]], **options: object) -> None:
     register_task(name, Task(name, **_COLUMNS, reader="squad", files=files, options=options))
 
 

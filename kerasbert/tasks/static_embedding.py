@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers.readout import readout
 from kerasbert.storage import files
 from kerasbert.tasks import predict
+from kerasbert.tasks.adapted_models import encoder_of
 from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.early_checks import check_static
 from kerasbert.tasks.graph_values import run
@@ -25,6 +26,8 @@ from kerasbert.text import load_tokenizer
 from kerasbert.text.base import Tokenizer
 
 if TYPE_CHECKING:
+    import keras
+
     from kerasbert.layers.encoder import SpecModel
 
 
@@ -34,7 +37,7 @@ KINDS = ("wordpiece", "bpe", "word_bpe", "unigram")
 
 
 def static_embedding(
-    model: Any,
+    model: "str | os.PathLike | keras.Model",
     out: str | os.PathLike,
     *,
     dims: int = DIMS,
@@ -63,7 +66,7 @@ def static_embedding(
     files.check_free(out, overwrite, [model] if isinstance(model, str | os.PathLike) else ())
     model = predict.as_model(model)
     predict.check_ours(model)
-    encoder = getattr(model, "encoder", model)
+    encoder = encoder_of(model)
     if dims > encoder.spec.hidden:
         raise InputError(f"dims is {dims}, and a vector of this model has {encoder.spec.hidden} numbers")
     tokenizer = model.tokenizer

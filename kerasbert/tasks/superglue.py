@@ -16,15 +16,15 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from kerasbert.answers.base import Answered
 from kerasbert.data.reading import plain_name
 from kerasbert.data.sources import NumberedRow, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.base import Task
 
-Object = dict[str, Any]
 PLACEHOLDER = "@placeholder"
 QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 
@@ -34,29 +34,29 @@ def _label(value: object) -> object:
     return json.dumps(value) if isinstance(value, bool | int) else value
 
 
-def _labelled(row: Object, **parts: Any) -> Iterator[Object]:
+def _labelled(row: Json, **parts: object) -> Iterator[Json]:
     yield parts | ({"label": _label(row["label"])} if "label" in row else {})
 
 
-def _boolq(row: Object) -> Iterator[Object]:
+def _boolq(row: Json) -> Iterator[Json]:
     return _labelled(row, text=row["passage"], text_b=row["question"])
 
 
-def _inference(row: Object) -> Iterator[Object]:
+def _inference(row: Json) -> Iterator[Json]:
     one, other = ("sentence1", "sentence2") if "sentence1" in row else ("premise", "hypothesis")  # AX-b's names
     return _labelled(row, text=row[one], text_b=row[other])
 
 
-def _copa(row: Object) -> Iterator[Object]:
+def _copa(row: Json) -> Iterator[Json]:
     asked = QUESTIONS[row["question"]]
     return _labelled(row, text=f"{row['premise']} {asked}", text_b=[row["choice1"], row["choice2"]])
 
 
-def _wic(row: Object) -> Iterator[Object]:
+def _wic(row: Json) -> Iterator[Json]:
     return _labelled(row, text=f"{row['word']}: {row['sentence1']}", text_b=row["sentence2"])
 
 
-def _wsc(row: Object) -> Iterator[Object]:
+def _wsc(row: Json) -> Iterator[Json]:
     target, words = row["target"], row["text"].split()
     begin = target["span2_index"]
     end = begin + len(target["span2_text"].split())
@@ -65,17 +65,17 @@ def _wsc(row: Object) -> Iterator[Object]:
     return _labelled(row, text=row["text"], text_b=" ".join([*words[:begin], target["span1_text"], *words[end:]]))
 
 
-def _multirc(row: Object) -> Iterator[Object]:
+def _multirc(row: Json) -> Iterator[Json]:
     for question in row["passage"]["questions"]:
         for answer in question["answers"]:
             yield from _labelled(answer, text=row["passage"]["text"], text_b=f"{question['question']} {answer['text']}")
 
 
-def _record(row: Object) -> Iterator[Object]:
+def _record(row: Json) -> Iterator[Json]:
     passage, names = row["passage"]["text"], entities(row)
     for query in row["qas"]:
         filled = [query["query"].replace(PLACEHOLDER, name) for name in names]
-        parts: Object = {"text": passage.replace("\n@highlight\n", " "), "text_b": filled}
+        parts: Json = {"text": passage.replace("\n@highlight\n", " "), "text_b": filled}
         if "answers" in query:
             right = {answer["text"] for answer in query["answers"]}
             found = [i for i, name in enumerate(names) if name in right]
@@ -85,19 +85,19 @@ def _record(row: Object) -> Iterator[Object]:
         yield parts
 
 
-def entities(row: Object) -> list[str]:
+def entities(row: Json) -> list[str]:
     """The entities of a passage of ReCoRD, each once, in the order of their places; `end` is their last character."""
     passage = row["passage"]
     places = sorted((each["start"], each["end"]) for each in passage["entities"])
     return list(dict.fromkeys(passage["text"][start : end + 1] for start, end in places))
 
 
-PAIR: Object = {"text": "text", "text_b": "text_b"}
-CHOICE: Object = {"kind": "choice", **PAIR}
+PAIR: Json = {"text": "text", "text_b": "text_b"}
+CHOICE: Json = {"kind": "choice", **PAIR}
 TRUTH = {"false": "false", "true": "true"}
 INFERENCE = {name: name for name in ("entailment", "not_entailment")}
 # task -> (what makes inputs of a row, name of the server's file, the declaration)
-TASKS: dict[str, tuple[Callable[[Object], Iterator[Object]], str, Object]] = {
+TASKS: dict[str, tuple[Callable[[Json], Iterator[Json]], str, Json]] = {
     "boolq": (_boolq, "BoolQ", PAIR | {"labels": TRUTH}),
     "cb": (
         _inference,
@@ -135,7 +135,7 @@ def read(source: Path, task: Task) -> list[NumberedRow]:
     return found
 
 
-def _checked(parts: Object) -> Object:
+def _checked(parts: Json) -> Json:
     choices = parts["text_b"] if isinstance(parts["text_b"], list) else [parts["text_b"]]
     strange = next((each for each in [parts["text"], *choices] if not isinstance(each, str)), None)
     if strange is not None or None in (parts["text"], *choices):
@@ -149,7 +149,7 @@ def knows(task: Task) -> bool:
 
 
 def submission(
-    folder: str | os.PathLike, task: Task, source: str | os.PathLike, answers: Sequence[Any]
+    folder: str | os.PathLike, task: Task, source: str | os.PathLike, answers: Sequence[Answered]
 ) -> tuple[Path, str]:
     """The file of SuperGLUE's server for the answers to a test file: its path, and its content.
 
@@ -166,7 +166,7 @@ def submission(
     return path, "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
 
 
-def _answered(name: str, row: Object, rest: Iterator[Object]) -> Iterator[Object]:
+def _answered(name: str, row: Json, rest: Iterator[Json]) -> Iterator[Json]:
     """The lines of the server's file for a row, of the answers that follow."""
     if name == "multirc":
         questions = [
@@ -187,7 +187,7 @@ def _answered(name: str, row: Object, rest: Iterator[Object]) -> Iterator[Object
         yield {"idx": row["idx"], "label": said.capitalize() if name == "wsc" else said}  # the server's True and False
 
 
-def _right(answer: Object) -> int:
+def _right(answer: Json) -> int:
     return int(answer["label"] == "right")
 
 

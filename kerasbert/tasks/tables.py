@@ -6,9 +6,11 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from kerasbert.blanks import absent
 from kerasbert.data import hints
@@ -16,7 +18,7 @@ from kerasbert.data.dialects import default_reading
 from kerasbert.data.sources import NumberedRow, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.storage import files
-from kerasbert.storage.json_view import JsonMap
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import datasets
 
 
@@ -50,9 +52,7 @@ class Memory:
             raise InputError(f"{self} are none, expected at least one")
         return [(i, self._row(i, row, order, columns, texts)) for i, row in enumerate(self.rows)]
 
-    def _row(
-        self, i: int, row: object, order: Sequence[str], columns: Sequence[str], texts: Sequence[str]
-    ) -> dict[str, Any]:
+    def _row(self, i: int, row: object, order: Sequence[str], columns: Sequence[str], texts: Sequence[str]) -> Json:
         if not isinstance(row, Mapping):
             if not isinstance(row, list | tuple):
                 held = ", ".join(f"{name!r}: [...]" for name in order)
@@ -83,7 +83,9 @@ class Memory:
         """sha256 of the rows, as a file's would stand in run.json."""
         found = hashlib.sha256()
         for row in self.rows:
-            values = {str(k): _text(v) for k, v in row.items()} if isinstance(row, Mapping) else [_text(v) for v in row]
+            # what is no row is refused where it is read (`table`)
+            values = [_text(v) for v in row] if isinstance(row, list | tuple) else _text(row)
+            values = {str(k): _text(v) for k, v in row.items()} if isinstance(row, Mapping) else values
             found.update(json.dumps(values, sort_keys=True, ensure_ascii=True, default=str).encode() + b"\n")
         return found.hexdigest()
 
@@ -157,6 +159,8 @@ def in_memory(data: Any) -> Memory:
             told = ", ".join(f"{name} {length}" for name, length in lengths.items())
             raise InputError(f"the columns in memory have different lengths: {told}")
         data = [dict(zip(data, values)) for values in zip(*data.values())]
+    if not isinstance(data, Iterable):
+        raise InputError(f"data holds a {type(data).__name__}, expected a file or rows in memory")
     return Memory(tuple(data))
 
 
@@ -165,10 +169,10 @@ def _is_frame(data: object) -> bool:
     return hasattr(data, "columns") and hasattr(data, "__getitem__") and not isinstance(data, Mapping)
 
 
-def _is_column(value: Any) -> bool:
-    if isinstance(value, str | bytes | os.PathLike | Mapping) or not hasattr(value, "__len__") or _is_frame(value):
+def _is_column(value: object) -> bool:
+    if isinstance(value, str | bytes | os.PathLike | Mapping) or _is_frame(value) or not isinstance(value, Sized):
         return False
-    return not any(isinstance(item, Mapping | tuple) for item in value)
+    return isinstance(value, Iterable) and not any(isinstance(item, Mapping | tuple) for item in value)
 
 
 def _is_row(row: object) -> bool:
@@ -184,9 +188,11 @@ def _is_text(value: object) -> bool:
 
 
 def _text(value: Any) -> object:
-    """A value as a jsonl file would give it; a missing one (None, NaN) is empty."""
+    """A value as a jsonl file would give it: an array is a list, a missing value (None, NaN) is empty."""
     if absent(value):
         return ""
+    if isinstance(value, np.ndarray):
+        return datasets.plain_value(value)
     if hasattr(value, "item") and not isinstance(value, str):
         value = value.item()  # numpy's numbers
     if isinstance(value, float) and math.isnan(value):

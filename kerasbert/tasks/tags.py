@@ -4,7 +4,7 @@ import dataclasses
 import operator
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from kerasbert.tasks.labels import contradictions
 from kerasbert.tasks.metrics import precision_recall_f1
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.words import split_words
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.base import Heads
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -70,7 +73,7 @@ class Tags(TaskKind):
     def told(self, source, rows) -> list[str]:
         """The scheme, where it is another than BIO; that tags are numbers; texts that are tagged twice, and differently."""
         scheme, twice = self.options["scheme"], contradictions(source, rows.texts, rows.labels or ())
-        first = next((tag for value in rows.labels or () if not isinstance(value, str) for tag in value), None)
+        first = next((tag for value in rows.labels or () if isinstance(value, list | tuple) for tag in value), None)
         if isinstance(first, int) and not scheme:
             return [
                 f"{source}: the tags are numbers, which make no entities: they are judged by accuracy. Name them: "
@@ -136,7 +139,7 @@ class Tags(TaskKind):
             label[i, row.about.tokens], weight[i, row.about.tokens] = target[row.about.words], 1
         return {"label": label, "label_weight": weight}
 
-    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
+    def heads(self, encoder, task) -> "Heads":
         spec, policy = encoder.spec, {"name": "classifier", "dtype": encoder.dtype_policy}
         labels, units, layers = max(1, len(task.labels)), self.options["lstm"], self.options["lstm_layers"]
         if units < 0 or layers < 1:
@@ -297,7 +300,7 @@ class Tags(TaskKind):
     def longer(self, longest) -> str:
         return f"A text of any length is read, in windows of {longest} tokens."
 
-    def unserved(self, served, labels) -> list[Any] | None:
+    def unserved(self, served, labels) -> list[Json] | None:
         from kerasbert.tasks import tags_graph
 
         return tags_graph.unserved(served)

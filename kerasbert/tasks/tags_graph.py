@@ -1,13 +1,15 @@
 """Words, windows, labels and entities as TensorFlow operations, for SavedModels: those of `answers.tags`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from kerasbert.answers.schemes import OUTSIDE, begins_span, ends_span, has_spans, split_tag
 from kerasbert.answers.tags import TagsKind, room_of, step_of
+from kerasbert.inputs import Tensor
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.exported_kind import MOST_ROWS
 from kerasbert.text.graph import counted, first_of
 from kerasbert.text.tree_graph import Belongs
@@ -51,7 +53,7 @@ class Sentences(NamedTuple):
     lasts: tf.Tensor
 
 
-def sentences_of(words: Words, codes: tf.RaggedTensor | None = None, edges: Any = (0, 0)) -> Sentences:
+def sentences_of(words: Words, codes: tf.RaggedTensor | None = None, edges: Sequence[Tensor] = (0, 0)) -> Sentences:
     """The words of some texts.
 
     Args:
@@ -126,7 +128,7 @@ def served(
         best, highest = best_paths(values, windows.answered, words.starts.value_rowids(), words.starts.nrows(), table)
     numbers, scores = tf.where(windows.answered, best, outside), tf.where(windows.answered, highest, 0.0)
 
-    def padded(flat: tf.Tensor, default: Any) -> tf.Tensor:
+    def padded(flat: tf.Tensor, default: str | float) -> tf.Tensor:
         return words.starts.with_flat_values(flat).to_tensor(default)
 
     answers = {
@@ -294,7 +296,7 @@ def _entities(codes: tf.RaggedTensor, words: Words, numbers: tf.Tensor, labels: 
     texts = cut(codes, shift + tf.cast(starts, tf.int64), shift + tf.cast(stops, tf.int64))
     kinds = tf.gather(tf.constant([kind for _, kind in tags]), tf.gather(numbers, last))
 
-    def padded(flat: tf.Tensor, default: Any) -> tf.Tensor:
+    def padded(flat: tf.Tensor, default: str | float) -> tf.Tensor:
         return tf.RaggedTensor.from_row_splits(flat, spans, validate=False).to_tensor(default)
 
     return {
@@ -306,7 +308,7 @@ def _entities(codes: tf.RaggedTensor, words: Words, numbers: tf.Tensor, labels: 
     }
 
 
-def unserved(served: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+def unserved(served: Mapping[str, np.ndarray]) -> list[Json]:
     """The json of `Tags` of what a SavedModel gave."""
     answers = []
     for i, count in enumerate(served["lengths"].tolist()):

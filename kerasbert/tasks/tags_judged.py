@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert.answers.schemes import entities_of, has_spans
-from kerasbert.tasks.judging import Judged
+from kerasbert.tasks.judging import Judged, Numbers
 from kerasbert.tasks.metrics import precision_recall_f1
 
 Span = tuple[str, int, int]  # type, first and last word
@@ -28,7 +28,7 @@ def judged(names: Sequence[str], pairs: Iterable[tuple[list[str], list[str]]], n
     columns = [[len(pair[0]) for pair in pairs], right, [*map(len, golds)], [*map(len, answers)]]
     counts = np.array([*columns, [len(a & b) for a, b in zip(golds, answers)], *nats.T], "float64").T
 
-    def sampled(numbers: Sequence[int]) -> dict[str, float]:
+    def sampled(numbers: Numbers) -> dict[str, float]:
         words, hits, gold, answered, both, total, known = counts[numbers].sum(0)
         found = {"accuracy": hits / max(1.0, words), "loss": total / max(1.0, known)}
         if spans:
@@ -39,7 +39,7 @@ def judged(names: Sequence[str], pairs: Iterable[tuple[list[str], list[str]]], n
     wrong = counts[:, 0] - counts[:, 1]
     errors = np.array([len(a ^ b) for a, b in zip(golds, answers)], "float64") + 1e-3 * wrong if spans else wrong
 
-    def answer(number: int) -> list[list[Any]]:
+    def answer(number: int) -> list[list[str | int]]:
         if spans:
             return [list(span) for span in sorted(answers[number], key=lambda span: span[1:])]
         return [[tag, i, i] for i, (own, tag) in enumerate(zip(*pairs[number])) if own != tag]
@@ -72,12 +72,13 @@ def _overlap(one: Span, other: Span) -> bool:
 
 def shown(names: Sequence[str], words: Sequence[str], own: Sequence[str], answer: Sequence[Sequence[Any]]) -> tuple:
     """What a report prints as expected and as answered: the spans with their words, or the tags that differ."""
+    answered: list[Span] = [(kind, first, last) for kind, first, last in answer]  # json knows no tuples
     if has_spans(names):
-        expected: list[Sequence[Any]] = [*entities_of(own)]
+        expected = [*entities_of(own)]
     else:
-        expected = [(own[first], first, last) for _, first, last in answer]
-    return _said(words, expected), _said(words, answer)
+        expected = [(own[first], first, last) for _, first, last in answered]
+    return _said(words, expected), _said(words, answered)
 
 
-def _said(words: Sequence[str], spans: Iterable[Sequence[Any]]) -> str:
+def _said(words: Sequence[str], spans: Iterable[Span]) -> str:
     return "; ".join(f"{kind}: {' '.join(words[first : last + 1])}" for kind, first, last in spans) or "none"

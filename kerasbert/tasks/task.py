@@ -5,12 +5,11 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from kerasbert import registry
-from kerasbert.answers.base import Parts
 from kerasbert.data import hints
 from kerasbert.data.dialects import current, say
 from kerasbert.data.reading import ENDINGS
@@ -20,15 +19,16 @@ from kerasbert.registry import register_task
 from kerasbert.storage.json_view import JsonMap
 from kerasbert.tasks import annotations, labels, tables, word_rows
 from kerasbert.tasks.base import Rows, Task
+from kerasbert.tasks.rows import RowText
 from kerasbert.tasks.tables import Memory, Source
 from kerasbert.tasks.unlabelled import labelled
 
 if TYPE_CHECKING:
-    from kerasbert.answers.base import Text
     from kerasbert.checkpoints.directory import ModelInfo
     from kerasbert.tasks.tables import Data
 
 SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
+Part = TypeVar("Part")  # of an input
 FORMATS = ("tsv", "csv", "jsonl")
 COLUMNS = "conll"  # the reader of files of columns; behind a colon the numbers of those of words and tags
 
@@ -70,7 +70,7 @@ def by_number(task: Task, named: Mapping[str, object]) -> Task | None:
     return dataclasses.replace(task, **others, reader=f"{COLUMNS}:{','.join(chosen)}")
 
 
-def split_files(data: Any, test: bool = False, task: Task | None = None) -> dict[str, Source]:
+def split_files(data: "Data", test: bool = False, task: Task | None = None) -> dict[str, Source]:
     """`train` and `dev` rows of a folder, of {"train", "dev"}, of (train, dev), or one file or table as `train`.
 
     Args:
@@ -103,7 +103,7 @@ def _given(data: object) -> bool:
     return data is not None and not (isinstance(data, str) and not data)
 
 
-def _source(data: "Data") -> Source:
+def _source(data: object) -> Source:
     return Path(data) if isinstance(data, str | os.PathLike) else tables.in_memory(data)
 
 
@@ -239,12 +239,12 @@ def answerable(task: Task, texts: Sequence[object]) -> list[Any]:
     return [text for part in parts for text in (part if isinstance(part, tuple) else (part,))]
 
 
-def one(parts: Parts) -> "Text | Parts":
+def one(parts: tuple[Part, ...]) -> Part | tuple[Part, ...]:
     """The parts of an input as `Rows` hold them: a single text by itself."""
     return parts[0] if len(parts) == 1 and isinstance(parts[0], str | bytes) else parts
 
 
-def held_out(rows: Rows, share: float = 0.1, group: Callable[[Any], Any] | None = None) -> np.ndarray:
+def held_out(rows: Rows, share: float = 0.1, group: Callable[[Any], object] | None = None) -> np.ndarray:
     """Numbers of the rows that are held out of a table, ascending: of the data alone, the same for every seed and order.
 
     Every tenth of the different (label, text) in the order of their labels (or numbers) and of a hash of the text, so
@@ -263,7 +263,7 @@ def held_out(rows: Rows, share: float = 0.1, group: Callable[[Any], Any] | None 
     return numbers
 
 
-def fold(rows: Rows, number: int, folds: int, group: Callable[[Any], Any] | None = None) -> np.ndarray:
+def fold(rows: Rows, number: int, folds: int, group: Callable[[Any], object] | None = None) -> np.ndarray:
     """Numbers of the rows of a fold, ascending, decided as those of `held_out`.
 
     Args:
@@ -275,7 +275,7 @@ def fold(rows: Rows, number: int, folds: int, group: Callable[[Any], Any] | None
     return np.array([i for i, key in enumerate(keys) if key in chosen], int)
 
 
-def _hash(text: Any) -> bytes:
+def _hash(text: RowText) -> bytes:
     parts = (text,) if isinstance(text, str) else text
     joined = "\0".join(part if isinstance(part, str) else "\1".join(part) for part in parts)
     return hashlib.blake2b(joined.encode("utf-8", "replace"), digest_size=8).digest()
@@ -286,7 +286,7 @@ def without(count: int, numbers: np.ndarray) -> np.ndarray:
     return np.setdiff1d(np.arange(count), numbers)
 
 
-def joined(task: Task, train: Rows | None, unlabelled: Sequence[Any]) -> tuple[Rows, np.ndarray]:
+def joined(task: Task, train: Rows | None, unlabelled: Sequence[RowText]) -> tuple[Rows, np.ndarray]:
     """All rows, and float32 [n]: 1 where a row has a label."""
     rows, targets = train, task.how.unlabelled(task, unlabelled)
     texts = [*(rows.texts if rows else ()), *unlabelled]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kerasbert.errors import InputError, missing
+from kerasbert.tasks.judging import Numbers
 
 PACKAGES = {"bleu": "sacrebleu", "chrf": "sacrebleu", **dict.fromkeys(("rouge1", "rouge2", "rougeLsum"), "rouge_score")}
 """Metric -> the package that computes it; exact match needs none."""
@@ -47,7 +48,7 @@ def measured(written: Sequence[str], expected: Sequence[str], metric: str = "exa
     return found
 
 
-def sampled(written: Sequence[str], expected: Sequence[str]) -> Callable[[Sequence[int]], dict[str, float]]:
+def sampled(written: Sequence[str], expected: Sequence[str]) -> Callable[[Numbers], dict[str, float]]:
     """Numbers of texts, some several times -> metrics of these: those of `measured` that add up over texts.
 
     chrF does not: sacrebleu tells its counts of the whole alone.
@@ -56,7 +57,7 @@ def sampled(written: Sequence[str], expected: Sequence[str]) -> Callable[[Sequen
     bleu = _bleu_counts(written, expected)
     rouge = {name: np.array(values) for name, values in _rouge(written, expected).items()}
 
-    def of(numbers: Sequence[int]) -> dict[str, float]:
+    def of(numbers: Numbers) -> dict[str, float]:
         found = {"exact_match": float(same[numbers].mean())}
         if bleu is not None:
             from sacrebleu.metrics.bleu import BLEU

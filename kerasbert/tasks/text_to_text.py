@@ -1,9 +1,11 @@
 """Tasks whose answer is a text, and GLUE's put into words (Raffel et al., 2020, section 2.4 and appendix D)."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 from kerasbert import registry
+from kerasbert.data.numbers import number
 from kerasbert.data.sources import NumberedRow, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
@@ -44,23 +46,24 @@ def read(source: Path, task: Task) -> list[NumberedRow]:
     for line, row in rows:
         said = {task.text: TEMPLATES[name][1].format(**row)}
         if glue.label in row and task.text_b:
-            said[task.text_b] = _words(row[glue.label], glue, f"{source}, line {line}")
+            said[task.text_b] = _words(row[glue.label], glue, source, line)
         found.append((line, said))
     return found
 
 
-def _words(label: str, glue: Task, where: str) -> str:
+def _words(label: object, glue: Task, source: Path, line: int) -> str:
     """A label as its name; a score as the nearest multiple of 0.2 (section 2.4)."""
+    where = f"{source}, line {line}"
     if glue.labels:
-        if label in glue.labels:
+        if isinstance(label, str) and label in glue.labels:
             return glue.labels[label]
-        if label in glue.labels.values():
+        if isinstance(label, str) and label in glue.labels.values():
             return label
         raise InputError(f"{where}: label {label!r}, expected one of {', '.join(glue.labels)}")
-    try:
-        return f"{round(float(label) * 5) / 5:.1f}"
-    except ValueError as error:
-        raise InputError(f"{where}: {label!r} is no number, expected a score") from error
+    score = number(label, source, where)
+    if not math.isfinite(score):
+        raise InputError(f"{where}: {label!r:.40} is no number, expected a score")
+    return f"{round(score * 5) / 5:.1f}"
 
 
 register_reader("text_to_text", read)

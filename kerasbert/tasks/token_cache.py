@@ -16,7 +16,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,8 @@ MAGIC = b"kerasbert tokens"
 HEADER = struct.Struct("<16s32s3q")  # MAGIC, sha256 of what follows the header, calls, tokens, tokens with characters
 LEAST = 5.0  # seconds of tokenizing that are worth a file; a text is read back 4 to 8 times as fast as it is tokenized
 MOST = 1 << 31  # bytes of a file
+
+Rows = TypeVar("Rows")  # what is made of texts
 
 
 class Stale(Exception):
@@ -50,7 +52,7 @@ class TokenCache:
         self.folder, self.least, self.quiet = Path(folder), 0.0 if always else LEAST, quiet
         self._waiting: list[tuple[Path, Recording]] = []
 
-    def rows(self, make: Callable[[Tokenizer], Any], tokenizer: Tokenizer, depends: Sequence[object]) -> Any:
+    def rows(self, make: Callable[[Tokenizer], Rows], tokenizer: Tokenizer, depends: Sequence[object]) -> Rows:
         """`make(tokenizer)`, with the tokens of a file where one is there; else they wait for `write`.
 
         Args:
@@ -218,7 +220,7 @@ class _Replay:
         return self.ids[begin : self.token].tolist()
 
 
-def _over(tokenizer: Tokenizer, answers: _Recorder | _Replay, make: Callable[[Tokenizer], Any]) -> Any:
+def _over(tokenizer: Tokenizer, answers: _Recorder | _Replay, make: Callable[[Tokenizer], Rows]) -> Rows:
     """`make` of a copy of the tokenizer whose `encode` and `tokenize` are another's; afterwards they are its own again."""
     other: Any = copy.copy(tokenizer)
     other.encode, other.tokenize = answers.encode, answers.tokenize

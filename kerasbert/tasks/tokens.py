@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
+from kerasbert.answers.base import Text, TextOrParts
 from kerasbert.answers.tokens import BLANKS, POSITIONS, SPELLINGS, Filling, FillMask, filling, pattern, spelled
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
@@ -19,6 +20,7 @@ from kerasbert.text.template import room
 if TYPE_CHECKING:
     import keras
 
+    from kerasbert.tasks.base import Heads
     from kerasbert.text.graph import GraphTokenizer
 
 
@@ -44,7 +46,7 @@ class Tokens(TaskKind):
     def check_metric(self, task) -> None:
         raise InputError("fill-mask is what pretraining learns, and fine-tuning does not: kerasbert pretrain")
 
-    def heads(self, encoder, task) -> tuple[Json, dict[str, tuple]]:
+    def heads(self, encoder, task) -> "Heads":
         if not hasattr(encoder, "token_head"):
             raise InputError(f"{type(encoder).__name__} has no token_head: it predicts no tokens")
         head = layers.token_head(encoder.token_head, encoder.spec, dtype=encoder.dtype_policy)
@@ -85,7 +87,7 @@ class Tokens(TaskKind):
     def longer(self, longest) -> str:
         return f"Of a longer text {longest} tokens around each mask are read."
 
-    def probes(self, texts, parts) -> list[Any]:
+    def probes(self, texts, parts) -> list[TextOrParts]:
         first, *others = texts
         return [f"{first} [MASK]", *(f"<mask>{text}[MASK] a\u2003 [MASK]" for text in others)]
 
@@ -112,7 +114,7 @@ class Tokens(TaskKind):
         truncated = (lengths > budget) & (count > 0)
         return masks | {"text": tf.strings.reduce_join(text.to_tensor(""), 1), "count": count, "truncated": truncated}
 
-    def unserved(self, served, labels) -> list[Any] | None:
+    def unserved(self, served, labels) -> list[Json] | None:
         answers = []
         for i, count in enumerate(served["count"]):
             columns = [served[name][i, :count] for name in ("tokens", "scores", "token_ids")]
@@ -182,14 +184,15 @@ def fill_mask(
     task = getattr(model, "task", None)
     if task is None or not isinstance(task.how, Tokens):
         raise InputError('the model fills no masks, expected the directory of one, or kb.load(DIR, task="fill-mask")')
-    texts, most, found = check_texts(model, texts), predict.longest(model, length), []
+    most, found = predict.longest(model, length), []
+    checked = cast("list[Text]", check_texts(model, texts))  # one text each: no pairs
     kind = task.how.answers.configured({"top": top})
-    for i in range(0, len(texts), batch):  # not all at once: the numbers of a batch are [B, P, V]
-        encoded = predict.encoded_for(model, texts[i : i + batch], length, {"language": language})
+    for i in range(0, len(checked), batch):  # not all at once: the numbers of a batch are [B, P, V]
+        encoded = predict.encoded_for(model, checked[i : i + batch], length, {"language": language})
         values = [kind.probabilities(row) for row in predict.outputs_of(model, encoded, most, batch)]
         found += [
             kind.decode((text,), encoded.rows[at], values[at], ())
-            for text, at in zip(texts[i : i + batch], encoded.of())
+            for text, at in zip(checked[i : i + batch], encoded.of())
         ]
     return found
 

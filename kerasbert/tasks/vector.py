@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from kerasbert.tasks.exported_kind import READERS
 from kerasbert.tasks.judging import Judged, scatter
 from kerasbert.tasks.regression import number
 from kerasbert.tasks.vector_losses import unit
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.base import Heads
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -151,7 +154,7 @@ class Vector(TaskKind):
                 label[i, : len(known)] = known
         return {"label": label, "label_weight": weight, "label_texts": texts}
 
-    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder, task) -> "Heads":
         layers, shapes = {}, {}
         width = reading.width(self.options["pooling"], encoder.spec.hidden)
         for name, about in zip(dense_names(self.options), self.options["dense"]):
@@ -260,7 +263,7 @@ class Vector(TaskKind):
         known = ", ".join(self.options["prompts"]) if self.options["include_prompt"] else ""
         return told + (f". The signature `prompted` takes `prompt_name` too, of {known}, or empty" if known else "")
 
-    def prompted(self, texts) -> list[Any]:
+    def prompted(self, texts) -> list[Tensor]:
         import tensorflow as tf  # here: plug-ins' kinds load on a phone
 
         prompt = self.answers.prompt
@@ -312,7 +315,7 @@ TOLD = {
 }
 
 
-def margins(value: Any, negatives: int, source: Any, line: int) -> list[float]:
+def margins(value: Any, negatives: int, source: tables.Source, line: int) -> list[float]:
     """What a column of scores holds of an input: the margin of each of its negatives, of one or of a list in json.
 
     One number more than there are negatives are the scores of the positive and of each negative.

@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
+from kerasbert.storage.json_view import JsonMap
 
 if TYPE_CHECKING:
     from kerasbert.tasks.base import Task
@@ -47,7 +48,7 @@ class Loss:
         options: those of the kind that it takes, with its own defaults.
     """
 
-    sums: Callable[[Tensor, Mapping[str, Tensor], Mapping[str, Any]], Sums]
+    sums: Callable[[Tensor, Mapping[str, Tensor], JsonMap], Sums]
     wants: str
     scores: bool = True
     ranked: bool = False
@@ -71,7 +72,7 @@ def find(name: str) -> Loss:
     return LOSSES[name]
 
 
-def check(task: "Task", options: Mapping[str, Any]) -> None:
+def check(task: "Task", options: JsonMap) -> None:
     """Refuse a loss whose rows are not those of the task, and options of another loss.
 
     Args:
@@ -98,7 +99,7 @@ def check(task: "Task", options: Mapping[str, Any]) -> None:
             raise InputError(f"{option} must be more than 0. Received: {task.options[option]}")
 
 
-def sums(options: Mapping[str, Any], vectors: Tensor, batch: Mapping[str, Tensor]) -> Sums:
+def sums(options: JsonMap, vectors: Tensor, batch: Mapping[str, Tensor]) -> Sums:
     """The sums of a batch by the loss of these options, float32 scalars by name.
 
     With `dims` the loss of the first d numbers, of length 1, summed over each d of them (Matryoshka; Kusupati et al., 2022,
@@ -115,7 +116,7 @@ def sums(options: Mapping[str, Any], vectors: Tensor, batch: Mapping[str, Tensor
     return found[0] | {"label": sum(each["label"] for each in found)}
 
 
-def of_layers(options: Mapping[str, Any], layers: Sequence[Tensor], batch: Mapping[str, Tensor]) -> Sums:
+def of_layers(options: JsonMap, layers: Sequence[Tensor], batch: Mapping[str, Tensor]) -> Sums:
     """`sums` of the last layer's vectors, with what others learn to give the same (2D Matryoshka; Li et al., 2024, section 3).
 
     The mean of the others' losses, and of each T KL(last || other), of softmax(vector / T), which the last does not learn from:

@@ -41,6 +41,9 @@ def test_a_question_with_an_id_is_named_by_it():
         [3],
         [None],
         {"text": [1]},
+        {"text": 5, "answer_start": 1},
+        {"text": ["a", "b"], "answer_start": [1]},
+        {"text": ["a"], "answer_start": 1},
         [{"text": "a", "answer_start": "3"}],
         [{"text": "a", "answer_start": True}],
     ):

@@ -83,6 +83,10 @@ def test_train_and_dev_may_each_be_rows(tmp_path):
         ([{"text": 5, "label": "1"}, {"text": ["x"], "label": "1"}], "row 1: column 'text' holds no text"),
         ({"text": ["x", "y"], "label": ["1"]}, "different lengths: text 2, label 1"),
         (5, "data is a int, expected a file, a folder or rows in memory"),
+        ([1, 2], "data holds a int, expected a file or rows in memory"),
+        ([("x", "1"), None], "the rows in memory, row 1: a NoneType, expected a dict or"),
+        (iter([1, 2]), "the rows in memory, row 0: a int, expected a dict or"),
+        ({"train": 5}, "data holds a int, expected a file or rows in memory"),
     ],
 )
 def test_wrong_rows_in_memory_are_named(data, text):
@@ -216,3 +220,16 @@ def test_a_run_reads_its_own_files_as_it_read_them(tmp_path):
     assert read(other) != ";"
     assert read(own, about=None) == read(own, about={"settings": {"reading": reading}}) == read(other)
     assert read(own, about={"settings": {"data": {"train": digest(own)}}}) == read(other)
+
+
+def test_lists_that_pandas_gives_as_arrays_are_lists():
+    """As of `read_parquet` and of `to_pandas` of a datasets.Dataset."""
+    task = find_task("ner", labels={"O": "O", "B-X": "B-X"})
+    for words, tags in ((["a", "b"], ["O", "B-X"]), (["a"], ["O"])):
+        plain = in_memory([{"words": words, "tags": tags}])
+        arrays = in_memory([{"words": np.array(words, object), "tags": np.array(tags)}])
+        one, other = read_rows(task, plain), read_rows(task, arrays)
+        assert (other.texts, other.labels) == (one.texts, one.labels) == ([(tuple(words),)], [tags])
+        assert digest(arrays) == digest(plain)
+    numbered = find_task("ner", labels={"0": "O", "1": "B-X"})
+    assert read_rows(numbered, in_memory([(np.array(["a", "b"]), np.array([0, 1]))])).targets[0].tolist() == [0, 1]

@@ -35,9 +35,17 @@ def test_a_score_is_the_nearest_fifth(score, said, tmp_path):
     assert rows(tmp_path, "stsb", content)[0][1]["target"] == said
 
 
-def test_what_is_no_score(tmp_path):
-    with pytest.raises(InputError, match="line 2: 'much' is no number, expected a score"):
-        rows(tmp_path, "stsb", "sentence1\tsentence2\tscore\na\tb\tmuch\n")
+@pytest.mark.parametrize("score", ["much", "inf", "1" + 400 * "0"])
+def test_what_is_no_score(tmp_path, score):
+    with pytest.raises(InputError, match=f"line 2: '{score[:30]}.*is no number, expected a score"):
+        rows(tmp_path, "stsb", f"sentence1\tsentence2\tscore\na\tb\t{score}\n")
+
+
+def test_what_json_holds_in_the_place_of_a_label(tmp_path):
+    with pytest.raises(InputError, match=r"line 1: label \['1'\], expected one of 0, 1"):
+        rows(tmp_path, "sst2", '{"sentence": "a film", "label": ["1"]}\n', "x.jsonl")
+    with pytest.raises(InputError, match=r"line 1: \[1\] is no number, expected a score"):
+        rows(tmp_path, "stsb", '{"sentence1": "a", "sentence2": "b", "score": [1]}\n', "x.jsonl")
 
 
 def test_each_task_has_its_prefix_and_room():
