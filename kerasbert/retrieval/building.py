@@ -1,6 +1,7 @@
 """Build an index: the texts are counted, encoded block by block into a file beside its place, then all is put there at once."""
 
 import os
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from kerasbert.retrieval.folder import FORMAT, INDEX, SETTINGS, VECTORS
 from kerasbert.retrieval.passages import Source
 from kerasbert.retrieval.vector_file import VectorFile
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.prompts import prompt_names
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 def build(
     model: "str | os.PathLike | keras.Model | Ensemble",
-    texts: Any,
+    texts: "str | os.PathLike | Source | Iterable[str]",
     out: str | os.PathLike,
     *,
     dtype: str = "float32",
@@ -31,7 +33,7 @@ def build(
     words: bool = False,
     overwrite: bool = False,
     **settings: Any,
-) -> tuple[list[str], Any]:
+) -> tuple[list[str], "keras.Model"]:
     """Build an index of texts; the same call goes on where an interrupted one stopped.
 
     Args:
@@ -71,8 +73,8 @@ def build(
 
 
 def _about(
-    model: "str | os.PathLike | keras.Model | Ensemble", source: Source, dtype: str, settings: dict[str, Any]
-) -> tuple[dict[str, Any], Any]:
+    model: "str | os.PathLike | keras.Model | Ensemble", source: Source, dtype: str, settings: Mapping[str, Any]
+) -> tuple[Json, "keras.Model"]:
     """What index.json will say, and the loaded model."""
     path = os.path.abspath(model) if isinstance(model, str | os.PathLike) and os.path.exists(model) else model
     settings = dict(settings)
@@ -98,9 +100,7 @@ def _about(
     return about, model
 
 
-def _put(
-    out: str | os.PathLike, overwrite: bool, about: dict[str, Any], source: Source, file: VectorFile, parts: tuple
-) -> None:
+def _put(out: str | os.PathLike, overwrite: bool, about: Json, source: Source, file: VectorFile, parts: tuple) -> None:
     """All files of the index, at once; `parts`: whether it has a graph, and words."""
     neighbours, words = parts
     with files.new_directory(out, overwrite) as folder:
@@ -114,7 +114,7 @@ def _put(
         files.write_json(folder / INDEX, about)
 
 
-def _told(about: dict[str, Any], source: Source, told: encoding.Encoded) -> list[str]:
+def _told(about: Json, source: Source, told: encoding.Encoded) -> list[str]:
     """What a user cannot see in an index."""
     columns = forms.columns(about["width"], about["dtype"])
     size = about["count"] * columns * np.dtype(forms.DTYPES[about["dtype"]]).itemsize / 1e6

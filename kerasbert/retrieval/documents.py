@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from kerasbert.data import hints
 from kerasbert.data import texts as reader
@@ -11,6 +10,7 @@ from kerasbert.data.reading import chosen_encoding, is_utf8, numbered_lines, pla
 from kerasbert.data.sentences import split_sentences
 from kerasbert.data.sources import FORMATS, SURROGATES, TABLES, check_files, file_format, table_rows
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 from kerasbert.storage.places import MARK
 
 PLAIN = (".txt", ".md", ".markdown", ".rst", ".text")
@@ -96,7 +96,7 @@ def _unreadable(error: OSError) -> None:
     raise InputError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
-def _cells(row: dict[str, Any]) -> Iterator[str]:
+def _cells(row: Json) -> Iterator[str]:
     """`column: cell` of each cell that is text and not empty."""
     for name, value in row.items():
         if isinstance(value, str) and value.strip():

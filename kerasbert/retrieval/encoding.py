@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BLOCK = 4096  # texts that are sorted by length, and kept at once
 
 
-def identity(model: Any) -> str:
+def identity(model: "keras.Model") -> str:
     """sha256 of what a text's vector depends on: weights, tokenizer, the model's shape and its pooling."""
     state = hashlib.sha256()
     for name, value in sorted(naming.values(model).items()):
@@ -59,7 +59,7 @@ class Encoded:
 
 
 def encode_into(
-    file: VectorFile, model: Any, texts: Iterable[str], settings: Mapping[str, Any], unit: bool = False
+    file: VectorFile, model: "keras.Model", texts: Iterable[str], settings: Mapping[str, Any], unit: bool = False
 ) -> Encoded:
     """Vectors of the texts that the file has not yet.
 
@@ -79,7 +79,7 @@ def encode_into(
     return told
 
 
-def width(model: Any, texts: Iterable[str], settings: Mapping[str, Any]) -> int:
+def width(model: "keras.Model", texts: Iterable[str], settings: Mapping[str, Any]) -> int:
     """Numbers of a vector, told by the first text."""
     return predict.encode(model, list(itertools.islice(texts, 1)), **settings).shape[-1]
 

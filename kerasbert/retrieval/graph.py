@@ -1,6 +1,5 @@
 """A graph of neighbours (HNSW: Malkov and Yashunin, 2018) by faiss: the nearest of a million vectors without looking at each."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from kerasbert.errors import InputError
 from kerasbert.progress import Progress
 from kerasbert.retrieval import exact, forms
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json, JsonMap
 
 GRAPH = "graph.faiss"
 FROM = 50_000  # texts from which an index has a graph by default
@@ -27,7 +27,7 @@ def library() -> Any:
     return faiss
 
 
-def build(vectors: np.ndarray, dtype: str, width: int, path: Path) -> dict[str, Any]:
+def build(vectors: np.ndarray, dtype: str, width: int, path: Path) -> Json:
     """Write the graph of stored vectors; -> what index.json says of it: sha256, `width` of a search and its `recall`.
 
     The recall is measured: of SAMPLE vectors, spread over all, the share of their TOP nearest others that the graph finds.
@@ -60,7 +60,7 @@ def _tuned(graph: Any, vectors: np.ndarray, dtype: str, width: int) -> tuple[int
     return WIDTHS[-1], recall
 
 
-def opened(folder: Path, about: Mapping[str, Any]) -> Any:
+def opened(folder: Path, about: JsonMap) -> Any:
     """The graph of an index.
 
     Raises:

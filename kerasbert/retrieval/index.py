@@ -1,7 +1,7 @@
 """An index: texts, their vectors and what made them in a folder, and the nearest of them to a query."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +9,13 @@ import numpy as np
 
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError
+from kerasbert.inputs import listed
 from kerasbert.retrieval import exact, forms, graph, judging, lexical
 from kerasbert.retrieval.building import build
 from kerasbert.retrieval.encoding import identity
 from kerasbert.retrieval.folder import INDEX, VECTORS, about, damaged
-from kerasbert.retrieval.passages import Kept, mapped
+from kerasbert.retrieval.judging import Relevant
+from kerasbert.retrieval.passages import Kept, Source, mapped
 from kerasbert.retrieval.reranking import reranked
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
@@ -92,7 +94,7 @@ class Index:
         *,
         exact_search: bool = False,
         prompt_name: str | None = None,
-        rerank: Any = None,
+        rerank: "str | os.PathLike | keras.Model | None" = None,
         candidates: int = 100,
         how: str | None = None,
     ) -> list[Any]:
@@ -125,7 +127,7 @@ class Index:
             hits = [reranked(judge, query, found, top) for query, found in zip(given, hits)]
         return hits[0] if isinstance(queries, str) else hits
 
-    def evaluate(self, relevant: Any, *, top: int = 10, **settings: Any) -> Json:
+    def evaluate(self, relevant: "str | os.PathLike | Relevant", *, top: int = 10, **settings: Any) -> Json:
         """How well queries find the texts that are relevant to them.
 
         Args:
@@ -141,7 +143,7 @@ class Index:
         if isinstance(relevant, str | os.PathLike):
             relevant = judging.read(relevant)
         graded = {
-            query: dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, 1.0)
+            query: dict(names) if isinstance(names, Mapping) else dict.fromkeys(listed(names), 1.0)
             for query, names in relevant.items()
         }
         judging.check(graded, self._texts.ids())
@@ -202,7 +204,10 @@ class Index:
 
     @staticmethod
     def build(
-        model: "str | os.PathLike | keras.Model | Ensemble", texts: Any, out: str | os.PathLike, **options: Any
+        model: "str | os.PathLike | keras.Model | Ensemble",
+        texts: "str | os.PathLike | Source | Iterable[str]",
+        out: str | os.PathLike,
+        **options: Any,
     ) -> "Index":
         """Build an index and open it; see `building.build` for the options, `told` for what it says."""
         told, model = build(model, texts, out, **options)

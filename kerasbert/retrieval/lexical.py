@@ -2,12 +2,13 @@
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.storage import files
+from kerasbert.storage.json_view import JsonMap
 
 WORDS = "words"
 """Folder of bm25s within an index."""
@@ -50,7 +51,7 @@ def build(texts: Iterable[str], folder: Path) -> dict[str, str]:
     return {path.name: files.sha256(path) for path in sorted((folder / WORDS).iterdir())}
 
 
-def opened(folder: Path, about: Mapping[str, Any]) -> Any:
+def opened(folder: Path, about: JsonMap) -> Any:
     """The index of words.
 
     Raises:

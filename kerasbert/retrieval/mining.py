@@ -4,9 +4,8 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,22 +15,24 @@ from kerasbert.retrieval import forms
 from kerasbert.retrieval.index import Index
 from kerasbert.retrieval.limits import check
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
+from kerasbert.tasks.rows import RowText
 
 BLOCK = 256  # anchors at once
 FILTERED = 10  # candidates of each negative where a margin or a score may leave some out
 
 
 def mine(
-    index: Any,
-    pairs: Sequence[tuple[str, Any]],
+    index: Index | str | os.PathLike,
+    pairs: Iterable[RowText],
     *,
     negatives: int = 3,
     range_min: int = 0,
     range_max: int | None = None,
     margin: float | None = None,
     max_score: float | None = None,
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> tuple[list[Json], list[str]]:
     """Rows of anchor, positive and negatives, as `finetune --task pairs` reads them.
 
     A candidate is no negative where it is a positive of that anchor in any row, or the anchor itself (Differs: theirs keeps the
@@ -51,11 +52,11 @@ def mine(
         found for, and lines that say how many.
 
     Raises:
-        InputError: no pairs, options out of range.
+        InputError: no pairs, one of another form, options out of range.
     """
     check(negatives, range_min, range_max, margin, max_score)
     index = Index(index) if isinstance(index, str | os.PathLike) else index
-    split = [(anchor, *_parts(texts)) for anchor, texts in pairs]
+    split = [_parts(number, pair) for number, pair in enumerate(pairs)]
     if not split:
         raise InputError("there is no pair of an anchor and its positive, expected at least one")
     positives: dict[str, list[str]] = {}
@@ -82,9 +83,14 @@ def mine(
     return kept, told
 
 
-def _parts(texts: Any) -> tuple[str, list[str]]:
-    """The positive, and negatives that are known."""
-    return (texts, []) if isinstance(texts, str) else (texts[0], list(texts[1:]))
+def _parts(number: int, pair: RowText) -> tuple[str, str, list[str]]:
+    """The anchor, the positive, and negatives that are known."""
+    anchor, texts = pair if isinstance(pair, tuple) and len(pair) == 2 else ("", ())
+    if not isinstance(anchor, str) or not texts:
+        raise InputError(
+            f"pair {number} is {pair!r:.80}, expected (anchor, positive) or (anchor, (positive, negative, ...))"
+        )
+    return (anchor, texts, []) if isinstance(texts, str) else (anchor, texts[0], list(texts[1:]))
 
 
 def _candidates(
@@ -115,7 +121,7 @@ def _least(index: Index, queries: np.ndarray, positives: list[list[str]]) -> lis
     return [float(min(vectors[[rows[text] for text in each]] @ query)) for query, each in zip(queries, positives)]
 
 
-def write(path: str | os.PathLike, rows: Sequence[dict[str, Any]]) -> None:
+def write(path: str | os.PathLike, rows: Sequence[Json]) -> None:
     """Write rows as json lines, whole or not at all."""
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     with files.new_file(path) as part:

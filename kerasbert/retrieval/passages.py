@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from kerasbert.data.sources import SURROGATES, TABLES
 from kerasbert.errors import InputError, near
 from kerasbert.retrieval.documents import Folder
 from kerasbert.retrieval.folder import damaged
+from kerasbert.storage.json_view import Json
+from kerasbert.tasks.given import listed
 
 TEXTS, PLACES = "texts.jsonl", "places.npy"
 
@@ -30,7 +32,8 @@ class Source:
     """Texts that are read anew by each iteration, those that hold nothing to read left out.
 
     Args:
-        given: path of a file (text a line, or a table) or of a folder (`documents.Folder`), or a list of str.
+        given: path of a file (text a line, or a table) or of a folder (`documents.Folder`), or a list of str
+            (or what else `tasks.given.listed` takes).
         text_column, id_column: str, of a table; several names with commas between them are texts that are joined by a blank.
         default: bool, whether the column may be called "text" too. keep_blank: bool, whether a text without anything to read is
             one too.
@@ -46,7 +49,7 @@ class Source:
 
     def __init__(
         self,
-        given: object,
+        given: "str | os.PathLike | Iterable[object]",
         text_column: str = "text",
         id_column: str | None = None,
         *,
@@ -54,7 +57,9 @@ class Source:
         keep_blank: bool = False,
     ) -> None:
         self.path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
-        self.given, self.text_column, self.id_column = given, text_column, id_column
+        # a list of its own: what is read once alone, such as a generator, is counted first
+        self.given = listed(given) if self.path is None else []
+        self.text_column, self.id_column = text_column, id_column
         self.default, self.keep_blank = default, keep_blank
         self.folder = self._documents()
         self.count, self.blank, self.left = 0, list[int](), list[str]()
@@ -94,7 +99,7 @@ class Source:
 
     def _all(self) -> Iterator[Passage]:
         if self.path is None:
-            for number, text in enumerate(cast(Iterable[Any], self.given)):
+            for number, text in enumerate(self.given):
                 if not isinstance(text, str):
                     raise InputError(f"text {number} is a {type(text).__name__}, expected str")
                 yield Passage(str(number), SURROGATES.sub("\ufffd", text))
@@ -120,7 +125,7 @@ class Source:
                 ]
             yield Passage(self._id(line, row), text if isinstance(text, str) else " ".join(filter(None, text)))
 
-    def _id(self, line: int, row: dict[str, Any]) -> str:
+    def _id(self, line: int, row: Json) -> str:
         if not self.id_column:
             return str(line)
         if self.id_column not in row:

@@ -87,6 +87,9 @@ def test_an_index_is_judged_by_a_table(index, tmp_path, capsys):
     assert (found["queries"], found["texts"]) == (3, 4)
     queries = {"the cat sees a dog": {"0": 2, "1": 1}, "a film": ["2"], "old river": {"3": 1.0}}
     assert kb.Index(index).evaluate(queries, top=2) == found
+    assert kb.Index(index).evaluate(queries | {"a film": "2"}, top=2) == found
+    with pytest.raises(InputError, match="'12'"):  # and not the texts 1 and 2
+        kb.Index(index).evaluate({"a film": "12"}, top=2)
     hits = [[hit.id for hit in kb.Index(index).search(query, 4)] for query in queries]
     assert found["metrics"] == judging.metrics(hits, [{"0": 2, "1": 1}, {"2": 1}, {"3": 1}], 2)
     assert found["metrics"]["mrr@2"] >= 2 / 3  # a text finds itself

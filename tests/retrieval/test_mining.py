@@ -69,6 +69,9 @@ def test_known_negatives_come_first_and_options_are_checked(index):
             mining.mine(index, PAIRS, **options)
     with pytest.raises(InputError, match="there is no pair"):
         mining.mine(index, [])
+    for pair in ("ab", ("a",), ("a", ()), (("a", "b"), "c")):
+        with pytest.raises(InputError, match=r"pair 0 is .*, expected \(anchor, positive\)"):
+            mining.mine(index, [pair])
 
 
 def test_the_command_writes_what_finetune_reads(index, tmp_path, capsys):
