@@ -5,10 +5,11 @@ No TensorFlow: `training.perturbed` computes them.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kerasbert import spec as specs
 from kerasbert.errors import InputError, near, unknown
+from kerasbert.storage.json_view import Json
 
 PREFIX = "adversarial."  # before the names of settings, among the changes
 
@@ -99,7 +100,7 @@ class RDrop(Way):
 WAYS: Mapping[str, type[Way]] = {"smart": Smart, "freelb": FreeLB, "vat": Vat, "r_drop": RDrop}
 
 
-def parted(changes: Mapping[str, object] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def parted(changes: Mapping[str, object] | None) -> tuple[Json, Json]:
     """Settings at dotted paths -> the others, and by their names those of the way of training.
 
     >>> parted({"dropout": 0.2, "adversarial.steps": 2})

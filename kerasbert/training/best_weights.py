@@ -4,7 +4,6 @@ import math
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kerasbert import progress
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
@@ -55,7 +54,7 @@ class BestWeights:
         self.model, self.task, self.rows, self.longest = model, task, rows, longest
         self.encoded, self.patience, self.constraint = encoded, patience, constraint
         self.run = run
-        self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
+        self.state: Json = {"best": None, "step": 0, "worse": 0}
         self.outputs: Tensor | None = None  # of the best weights, where this process found them
 
     @property
@@ -116,7 +115,7 @@ class BestWeights:
         few = len(details.get("labels", ())) <= MOST
         return {"metrics": metrics or task.measured(*known), **(details if few else {}), **self.model.told()}
 
-    def keep(self, state: dict[str, Any]) -> None:
+    def keep(self, state: Json) -> None:
         """These weights are the best so far."""
         self.state = state | {"worse": 0}
         weights = values(self.model)
@@ -162,7 +161,7 @@ class BestOfTasks(BestWeights):
     ) -> None:
         self.model, self.tasks, self.patience, self.constraint = model, dict(tasks), patience, None
         self.run = run
-        self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
+        self.state: Json = {"best": None, "step": 0, "worse": 0}
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
         measured = {name: each.measured() for name, each in self.tasks.items()}

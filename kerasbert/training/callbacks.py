@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.training.progress import Means
 
 OURS = {  # callbacks that would do what the run does -> what to take in their place
@@ -71,7 +72,7 @@ class Callbacks:
             each.set_params(params)
             each.set_model(model)
 
-    def _call(self, moment: str, *arguments: Any) -> None:
+    def _call(self, moment: str, *arguments: object) -> None:
         for each in self.callbacks:
             getattr(each, moment)(*arguments)
 
@@ -130,6 +131,6 @@ class Callbacks:
                     delattr(self.model, name)
 
 
-def _plain(logs: Mapping[str, Any]) -> dict[str, float]:
+def _plain(logs: Mapping[str, Tensor]) -> dict[str, float]:
     """Numbers, those of the task's loss by their plain names."""
     return {name.removeprefix("label/"): float(value) for name, value in logs.items() if name != "label"}

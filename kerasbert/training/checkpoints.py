@@ -14,14 +14,13 @@ import warnings
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.storage import files, folders
-from kerasbert.storage.json_view import JsonMap
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.storage.remote import is_remote
 
 Tensors = Mapping[str, np.ndarray]
@@ -40,7 +39,7 @@ class Checkpoint:
 
     step: int
     path: Path
-    state: dict[str, Any]
+    state: Json
 
     def tensors(self, name: str) -> Safetensors:
         """The tensors of `<name>.safetensors`, read lazily."""
@@ -211,7 +210,7 @@ def _digest(content: JsonMap) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _verify(path: Path) -> tuple[str | None, dict[str, Any]]:
+def _verify(path: Path) -> tuple[str | None, Json]:
     try:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
         if manifest.pop("sha256") != _digest(manifest):

@@ -8,14 +8,14 @@ What a class below another says is only its difference: `batch: int = 32`.
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from kerasbert.errors import InputError
 from kerasbert.family import check_layers
-from kerasbert.inputs import listed
+from kerasbert.inputs import Tensor, listed
 from kerasbert.options import check_ranges, option, options
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.table import shipped
 from kerasbert.training.adversarial import Way, way
 from kerasbert.training.constraints import Constraint
@@ -72,14 +72,14 @@ class TrainConfig:
     )
     seed: int = option(0, "of initialisation, shuffling, masking and dropout", least=0)
     optimizer: str = option("adamw", "adamw, lamb or adafactor", python="See `training.optimizers`")
-    optimizer_options: Mapping[str, Any] | None = option(
+    optimizer_options: JsonMap | None = option(
         None,
         "of the optimizer",
         flag=False,
         python='With {"ema": 0.999} the run leaves the moving average of the weights',
     )
     schedule: str = option("linear", "linear, polynomial, cosine, inverse_square_root or slanted_triangular")
-    schedule_options: Mapping[str, Any] | None = option(None, "see `training.schedules`", flag=False)
+    schedule_options: JsonMap | None = option(None, "see `training.schedules`", flag=False)
     freeze: Sequence[str] | None = option(
         None,
         "leave the weights as they are in whose names this is found, such as '^block_[0-5]/' or encoder; repeatable",
@@ -175,7 +175,7 @@ class LabelledConfig(RunConfig):
         least=3,
         python="At most the model's positions",
     )
-    metric: str | Callable[[Any, Any], float] | None = option(
+    metric: str | Callable[[Tensor, Tensor], float] | None = option(
         None,
         "metric that selects the best weights: accuracy, f1, ... (default: the task's own)",
         metavar="NAME",
@@ -183,7 +183,7 @@ class LabelledConfig(RunConfig):
     )
     save_every: int | None = None
     evaluate_every: int | None = option(None, "updates between evaluations; once an epoch by default", least=0)
-    changes: Mapping[str, Any] | None = option(
+    changes: JsonMap | None = option(
         None, "dropout rates at dotted paths, and options of the task's kind as task.NAME", flag=False
     )
     cache: str | os.PathLike | None = option(

@@ -21,7 +21,7 @@ from kerasbert.data.sources import check_files, check_texts
 from kerasbert.errors import InputError
 from kerasbert.family import check_layers
 from kerasbert.storage import places
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks import early_checks
 from kerasbert.tasks.early_checks import LARGEST, check_positions
@@ -43,7 +43,7 @@ DROPOUT = ("dropout", "attention.dropout")  # what may change of trained weights
 TASK = "task."  # before the names of options of the task's kind, among the changes
 
 
-def parted(changes: Mapping[str, object] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def parted(changes: Mapping[str, object] | None) -> tuple[Json, Json]:
     """Settings at dotted paths -> those of the Spec, and by their names those of the task's kind (`task.NAME`)."""
     of_task = {name: value for name, value in (changes or {}).items() if name.startswith(TASK)}
     others = {name: value for name, value in (changes or {}).items() if name not in of_task}
@@ -55,7 +55,7 @@ def labels_of(names: Sequence[str] | None) -> dict[str, str]:
     return {str(number): name for number, name in enumerate(names_of(names) if names else ())}
 
 
-def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, Any]]:
+def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, Json]:
     """The task as the options of a fine-tuning change it, and what they change of the Spec.
 
     Raises:
@@ -84,7 +84,7 @@ def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, 
     return found, changes
 
 
-def check_changes(changes: Mapping[str, Any]) -> None:
+def check_changes(changes: JsonMap) -> None:
     """Refuse changes of the Spec of trained weights."""
     if wrong := [path for path in changes if path not in DROPOUT and not path.startswith(("lora.", "adapters."))]:
         raise InputError(
@@ -92,7 +92,7 @@ def check_changes(changes: Mapping[str, Any]) -> None:
         )
 
 
-def check_start(model: str | os.PathLike, task: Task, changes: Mapping[str, Any], config: FinetuneConfig) -> None:
+def check_start(model: str | os.PathLike, task: Task, changes: JsonMap, config: FinetuneConfig) -> None:
     """Refuse what a model directory cannot be trained to, by its model.json."""
     content = read_json(Path(model) / "model.json")
     _check_spec(model, changes)
@@ -113,7 +113,7 @@ def check_start(model: str | os.PathLike, task: Task, changes: Mapping[str, Any]
             check_depths(task.how.options, layers)
 
 
-def _check_spec(model: str | os.PathLike, changes: Mapping[str, Any]) -> None:
+def _check_spec(model: str | os.PathLike, changes: JsonMap) -> None:
     """Refuse changes of a Spec that it has not, or a second adaptation."""
     spec, tree = early_checks.spec_of(model), early_checks.tree_of(model)
     if tree:
@@ -158,7 +158,9 @@ def check_finetune(
     check_rows(check_options(model, task, config), data, config, model)
 
 
-def check_options(model: Any, task: str | Task, config: FinetuneConfig) -> Task:
+def check_options(
+    model: "str | os.PathLike | keras.Model | Ensemble", task: str | Task, config: FinetuneConfig
+) -> Task:
     """The task; what a fine-tuning will refuse of it, of its options and of its model is refused."""
     found, changes = declared(task, config)
     check_strategy("finetune", config.strategy)
@@ -208,7 +210,7 @@ def kept_labels(model: object) -> tuple[str, ...]:
     return tuple(read_json(path).get("labels") or ()) if path is not None and path.is_file() else ()
 
 
-def check_head(model: object, held: Mapping[str, Any], task: Task) -> None:
+def check_head(model: object, held: JsonMap, task: Task) -> None:
     """Refuse a head of another kind than the task's; `held` is the json of its task."""
     if held.get("kind") != task.kind:
         raise InputError(
@@ -225,7 +227,9 @@ def check_labels(model: object, task: Task, kept: Sequence[str]) -> None:
         )
 
 
-def check_further(model: str | os.PathLike, data: Any, settings: Mapping[str, Any] = MappingProxyType({})) -> None:
+def check_further(
+    model: str | os.PathLike, data: "Data | None", settings: Mapping[str, Any] = MappingProxyType({})
+) -> None:
     """Refuse the rows that a fine-tuned model would be trained further, measured or compressed with, and how.
 
     Args:
@@ -252,9 +256,9 @@ def check_further(model: str | os.PathLike, data: Any, settings: Mapping[str, An
 
 
 def check_pretrain(
-    model: Any,
+    model: "str | os.PathLike | keras.Model",
     settings: Mapping[str, Any],
-    changes: Mapping[str, Any] | None,
+    changes: JsonMap | None,
 ) -> None:
     """Refuse what a pretraining will refuse of its options, and records that are none.
 

@@ -1,8 +1,7 @@
 """What the trainer asks of its data: any update's batch, and where the batch came from."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +11,8 @@ from kerasbert.inputs import Tensor
 from kerasbert.objectives.base import Objective
 from kerasbert.training import model_files
 from kerasbert.training.phases import Phase, phase_at, stream_step
+
+Prepare = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]  # rows of records -> a batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Feed:
     shapes = 1
     epoch = 1
 
-    def batches(self, step: int) -> Iterator[Any]:
+    def batches(self, step: int) -> Iterator[Mapping[str, Tensor]]:
         """(Distributed) batches from update `step` on, at least to the end of its part."""
         raise NotImplementedError
 
@@ -99,7 +100,7 @@ class RecordsFeed(Feed):
             for end, phase, held, work in zip(ends, phases, records, flops or [0.0] * len(phases), strict=True)
         ]
 
-    def batches(self, step) -> Iterator[Any]:
+    def batches(self, step) -> Iterator[Mapping[str, Tensor]]:
         return distributed(self._dataset(step, self._prepare(step)), self.devices)
 
     def batch(self, step) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
@@ -117,10 +118,10 @@ class RecordsFeed(Feed):
     def position(self, step) -> list[int]:
         return [phase_at(self.phases, step)[0], stream_step(self.phases, step)]
 
-    def _prepare(self, step: int) -> Any:
+    def _prepare(self, step: int) -> Prepare:
         return self.phases[phase_at(self.phases, step)[0]].prepare(self.program)
 
-    def _dataset(self, step: int, prepare: Any = lambda features: features) -> tf.data.Dataset:
+    def _dataset(self, step: int, prepare: Prepare = lambda features: features) -> tf.data.Dataset:
         phase, start = self.phases[phase_at(self.phases, step)[0]], stream_step(self.phases, step)
         records = self.records[phase_at(self.phases, step)[0]]
         later = step - start  # masks are drawn by the run's update, not by the phase's
@@ -131,7 +132,7 @@ class RecordsFeed(Feed):
         return records.dataset(phase.batch, seed=self.seed, start_step=start, prepare=updated)
 
 
-def distributed(batches: tf.data.Dataset, devices: tf.distribute.Strategy) -> Iterator[Any]:
+def distributed(batches: tf.data.Dataset, devices: tf.distribute.Strategy) -> Iterator[Mapping[str, Tensor]]:
     """Global batches -> what the step core takes: replica i gets the i-th part of the rows, of a static shape."""
     replicas = devices.num_replicas_in_sync
     if replicas == 1:

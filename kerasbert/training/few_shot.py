@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -51,7 +51,7 @@ class Pooled(Texts):
 class Head(finetune.FineTuning):
     """The head, whose run.json says what the vectors under it were trained from: `asked`, json."""
 
-    asked: dict[str, Any]
+    asked: Json
     texts = Pooled
 
     def feed(self, program: TaskObjective, run: Run) -> Texts:
@@ -136,7 +136,7 @@ def _asked(model: str | os.PathLike | keras.Model, task: Task, rows: tuple[Rows,
     return json.loads(json.dumps(about | settings, default=str))
 
 
-def _finished(asked: dict[str, Any], config: FinetuneConfig) -> bool:
+def _finished(asked: Json, config: FinetuneConfig) -> bool:
     """Whether the run is there and finished, which is said as of other fine-tunings.
 
     Raises:

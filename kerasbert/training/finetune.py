@@ -23,7 +23,7 @@ from kerasbert.lazy import Module
 from kerasbert.objectives.base import Objective
 from kerasbert.options import configured
 from kerasbert.storage import files
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.length_buckets import chosen
@@ -127,7 +127,7 @@ class FineTuning(Job):
             raise InputError("delimiter and columns are of files, received rows in memory: leave them out")
         check_train(self.split, data)
 
-    def begun(self, task: Task) -> dict[str, Any] | None:
+    def begun(self, task: Task) -> Json | None:
         """What run.json holds of the run that goes on with these rows, or None."""
         return None if self.config.overwrite else run_in(self.config.out)
 
@@ -182,11 +182,12 @@ class FineTuning(Job):
         """Make rows of the texts; returns the updates of an epoch."""
         config, old = self.config, self.old
         self.longest = _longest(self.encoder, config.length, old, self.task.length if config.keep_head else None)
-        if self.graph is not None:
-            self.encoder.tokenizer.knowledge.check(self.longest, where=str(config.graph))
+        known = None if self.encoder.tokenizer is None else self.encoder.tokenizer.knowledge
+        if self.graph is not None and known is not None:
+            known.check(self.longest, where=str(config.graph))
         declared = (*predict.declared(self.encoder, self.task.how), *self.task.how.targets_read)
         settings = numbers(declared, self.encoder.tokenizer, self.task.settings)
-        reads: dict[str, Any] = {"kind": self.task.how, "declared": declared, "settings": settings}
+        reads = {"kind": self.task.how, "declared": declared, "settings": settings}
         reads |= {"longest": self.longest, "cache": self.cache}
         self.train, self.dev = (
             encode_texts(self.encoder.tokenizer, rows.texts, what=None if config.quiet else name, **reads)
@@ -331,7 +332,7 @@ class FineTuning(Job):
         with files.new_directory(Path(run.directory) / "adapter", replace=True, inside=True) as folder:
             adapters.write_adapter(folder, self.model(), pooler=self.new_pooler)
 
-    def trained(self, evaluation) -> None:
+    def trained(self, evaluation: BestWeights) -> None:
         for line in evaluation.state.get("remarks", ()):
             model_files.say(f"{self.judged}, best weights: {line}", self.config.quiet)
         options = evaluation.state.get("options", {})
@@ -366,7 +367,7 @@ def token_cache(config: LabelledConfig) -> TokenCache:
     return TokenCache(folder, always=config.cache is not None, quiet=config.quiet)
 
 
-def _longest(encoder: Encoder, length: int | None, old: Mapping[str, Any] | None, before: int | None) -> int:
+def _longest(encoder: Encoder, length: int | None, old: JsonMap | None, before: int | None) -> int:
     """Tokens of the longest text of a run.
 
     Args:

@@ -12,6 +12,7 @@ from kerasbert.errors import InputError
 from kerasbert.lazy import later
 from kerasbert.storage import files, places
 from kerasbert.storage.json_view import Json
+from kerasbert.tasks.tables import Memory
 from kerasbert.tasks.task import Rows, Task, find_task, fold, without
 from kerasbert.training import runs
 from kerasbert.training.early import labels_of, parted
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 finetune = later("kerasbert.training.finetune", "finetune")
 
 
-def _parts(rows: Rows, held: "np.ndarray", number: int) -> dict[str, Any]:
+def _parts(rows: Rows, held: "np.ndarray", number: int) -> dict[str, Memory]:
     """The rows of one fold and the others."""
     others = rows.take(without(len(rows.texts), held))
     return {"train": in_memory(others, "the other folds"), "dev": in_memory(rows.take(held), f"fold {number}")}

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import keras
 
@@ -11,6 +10,7 @@ from kerasbert.checkpoints.adapters import adapting
 from kerasbert.errors import InputError, near
 from kerasbert.layers.naming import names
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.training.weight_rules import compiled
 
 SHORT = {"encoder": r"^(?!heads/|pooler/)"}  # a pooler may be new, as heads are
@@ -47,7 +47,7 @@ def freeze(model: keras.Model, patterns: Sequence[str]) -> list[keras.Variable]:
     return frozen
 
 
-def patterns_of(spec: Spec, settings: Mapping[str, Any]) -> list[str]:
+def patterns_of(spec: Spec, settings: JsonMap) -> list[str]:
     """What a run leaves as it is: what was asked for, and of an adapted model all that does not adapt it.
 
     Args:
@@ -75,7 +75,7 @@ def told(model: keras.Model) -> list[str]:
     return [] if trained == every else [f"trained: {trained:,} of {every:,} weights ({trained / every:.3%})"]
 
 
-def _near(pattern: str, weights: Sequence[str] | dict[str, Any]) -> str:
+def _near(pattern: str, weights: Sequence[str] | Mapping[str, object]) -> str:
     """The name of a weight, or of a layer, that a pattern may have meant, else some that there are."""
     folders = {"/".join(parts[:i]) for parts in (name.split("/") for name in weights) for i in range(1, len(parts) + 1)}
     plain = re.sub(r"[\^$\\()]", "", pattern).strip("/").removeprefix("encoder/")

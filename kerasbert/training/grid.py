@@ -13,7 +13,7 @@ from kerasbert.errors import InputError, NonFinite, near
 from kerasbert.lazy import later
 from kerasbert.options import options, types_of
 from kerasbert.storage import files, places
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.runs import say
@@ -71,11 +71,11 @@ def grid(
     places.check_place(out, [each for each in (model, data) if isinstance(each, str | os.PathLike)])
     out, first, quiet = Path(out), settings.pop("seed", 0), settings.get("quiet", False)
     every = [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
-    runs: list[dict[str, Any]] = []
-    trained: Any = None
+    runs: list[Json] = []
+    trained = None
     for chosen, seed in itertools.product(every, range(first, first + seeds)):
         name = ",".join(f"{key}={value}" for key, value in (chosen | {"seed": seed}).items())
-        run: dict[str, Any] = {"run": re.sub(r"[^\w.,=+-]", "_", name), "settings": chosen, "seed": seed}
+        run: Json = {"run": re.sub(r"[^\w.,=+-]", "_", name), "settings": chosen, "seed": seed}
         say(f"run {len(runs) + 1} of {len(every) * seeds}: {name}", quiet)
         try:
             trained = finetune(model, task, data, out=out / run["run"], **{**settings, **chosen, "seed": seed})
@@ -91,7 +91,7 @@ def grid(
     return found
 
 
-def summary(runs: Sequence[Mapping[str, Any]], every: Sequence[Mapping[str, Any]], task: Task) -> Json:
+def summary(runs: Sequence[JsonMap], every: Sequence[JsonMap], task: Task) -> Json:
     """What grid.json holds of finished runs.
 
     Raises:
@@ -100,7 +100,7 @@ def summary(runs: Sequence[Mapping[str, Any]], every: Sequence[Mapping[str, Any]
     rows, best, metric = [], None, task.metric
     for chosen in every:
         own = [run for run in runs if run["settings"] == chosen]
-        row: dict[str, Any] = {"settings": chosen, "runs": [run["run"] for run in own]}
+        row: Json = {"settings": chosen, "runs": [run["run"] for run in own]}
         rows.append(row)
         if any("metrics" not in run for run in own):
             continue
@@ -110,7 +110,7 @@ def summary(runs: Sequence[Mapping[str, Any]], every: Sequence[Mapping[str, Any]
             best = row
     if best is None:
         raise InputError("every combination has a run that is not finite: take smaller learning rates")
-    winner: Any = None
+    winner: JsonMap | None = None
     for run in runs:
         if run["settings"] == best["settings"] and (
             winner is None or task.how.better(metric, run["metrics"][metric], winner["metrics"][metric])

@@ -4,18 +4,21 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
+import numpy as np
 
 from kerasbert import checkpoints, registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints.directory import built, head_arrays
 from kerasbert.errors import InputError
 from kerasbert.layers import initial
-from kerasbert.layers.encoder import Encoder
+from kerasbert.layers.encoder import Encoder, SpecModel
 from kerasbert.layers.naming import names, values
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import JsonMap
+from kerasbert.tasks.adapted_models import encoder_of
 from kerasbert.text.knowledge import KnowledgeGraph
 from kerasbert.text.tree import with_knowledge
 from kerasbert.training import model_files
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
 def encoder(
     model: "str | os.PathLike | keras.Model | Ensemble", changes: Mapping[str, object], config: FinetuneConfig
-) -> tuple[Any, str, str]:
+) -> tuple[SpecModel, str, str]:
     """The encoder to train, its name, and the hash of the weights that it starts from."""
     check_changes(changes)
     adapted = {path: value for path, value in changes.items() if path not in DROPOUT}
@@ -50,10 +53,12 @@ def _adaptation(spec: Spec) -> str:
     return f"lora.rank {spec.lora.rank}, adapters.width {spec.adapters.width}"
 
 
-def _held(model: Any, changes: Mapping[str, Any], policy: str) -> tuple[Any, str, str]:
+def _held(
+    model: "str | os.PathLike | keras.Model | Ensemble", changes: JsonMap, policy: str
+) -> tuple[SpecModel, str, str]:
     """The encoder of a directory, or of a model itself."""
     if not isinstance(model, str | os.PathLike):
-        encoder = getattr(model, "encoder", model)
+        encoder = encoder_of(model)
         if changes or policy != "float32":
             raise InputError(
                 "changes and precision apply to a model directory: save the encoder, or build it with them"
@@ -72,7 +77,7 @@ def _held(model: Any, changes: Mapping[str, Any], policy: str) -> tuple[Any, str
     return encoder, info.name, model_files.digest(model)
 
 
-def head(model: "str | os.PathLike | keras.Model | Ensemble", name: str) -> dict[str, Any]:
+def head(model: "str | os.PathLike | keras.Model | Ensemble", name: str) -> dict[str, np.ndarray]:
     """The arrays by name of a head of a directory or of a model; {} of one that it has not."""
     if isinstance(model, Path):
         return head_arrays(checkpoints.read_tensors(model), name)
@@ -88,7 +93,7 @@ def lacks_pooler(encoder: Encoder, name: str) -> bool:
 
 def changed(
     encoder: Encoder, changes: Mapping[str, object], name: str, config: FinetuneConfig, new: Collection[str] = ()
-) -> Any:
+) -> SpecModel:
     """The same encoder with parts that start as new: an adaptation, a pooler, or weights of these names.
 
     Others' classifiers have a pooler, without it none is exported.
@@ -104,7 +109,7 @@ def changed(
     return made
 
 
-def renewed(encoder: Encoder, layers: int, name: str, config: FinetuneConfig) -> Any:
+def renewed(encoder: Encoder, layers: int, name: str, config: FinetuneConfig) -> SpecModel:
     """The encoder whose pooler and last layers start as new (Zhang et al., 2021, section 5: 1 to 6 of 24).
 
     Raises:
@@ -119,7 +124,7 @@ def renewed(encoder: Encoder, layers: int, name: str, config: FinetuneConfig) ->
     return changed(encoder, {}, name, config, new | {weight for weight in found if weight.startswith("pooler/")})
 
 
-def with_graph(encoder: "Encoder", graph: KnowledgeGraph, name: str, config: FinetuneConfig) -> tuple[Any, str]:
+def with_graph(encoder: "Encoder", graph: KnowledgeGraph, name: str, config: FinetuneConfig) -> tuple[SpecModel, str]:
     """The encoder that reads sentence trees of a graph, with the weights of this one, and its name.
 
     Raises:

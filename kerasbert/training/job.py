@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from kerasbert.training.best_weights import BestWeights
 from kerasbert.training.config import RunConfig
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed
+from kerasbert.training.held_out import HeldOut
 from kerasbert.training.optimizers import check_rules, take_average
 from kerasbert.training.precision import told
 from kerasbert.training.runs import DataPlaces, Run, open_run, say_finished
@@ -90,11 +91,11 @@ class Job:
         """The data."""
         raise NotImplementedError
 
-    def evaluation(self, program: Objective, run: Run) -> Any:
+    def evaluation(self, program: Objective, run: Run) -> BestWeights | HeldOut | None:
         """What evaluates (see `Trainer`), or None. Of a BestWeights the run leaves the best weights, else the last ones."""
         return None
 
-    def trained(self, evaluation: Any) -> None:
+    def trained(self, evaluation: BestWeights | HeldOut | None) -> None:
         """After the last update."""
 
     def finish(self, run: Run) -> None:
@@ -180,7 +181,7 @@ def _open(job: Job, program: Objective) -> Run:
     description = config.to_json() | job.description()
     if job.constraint is not None:
         description["constraint"] = job.constraint.describe(program.model.encoder, config.updates)
-    where: Mapping[str, Any] = {"strategy": job.strategy, "data": job.rows()}
+    where = {"strategy": job.strategy, "data": job.rows()}
     if chief:
         opened = open_run(config.out, job.kind, description, overwrite=config.overwrite, quiet=config.quiet, **where)
         if not opened.finished:

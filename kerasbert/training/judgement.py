@@ -13,9 +13,9 @@ import numpy as np
 
 from kerasbert.answers import Kind
 from kerasbert.inputs import Tensor
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks.batches import Encoded
-from kerasbert.tasks.judging import Judged
+from kerasbert.tasks.judging import Judged, Numbers
 from kerasbert.tasks.task import Task
 
 RESAMPLES, OF_MANY = 500, 200  # samples of the inputs for an interval; of more than MANY inputs
@@ -58,7 +58,7 @@ def judgement(
 
 
 def intervals(
-    sampled: Callable[[Any], Mapping[str, float]], count: int, seed: int = 0
+    sampled: Callable[[Numbers], Mapping[str, float]], count: int, seed: int = 0
 ) -> tuple[dict[str, list[float]], int]:
     """Intervals of 95% by the percentile bootstrap (Efron, 1979), and of how many samples; none of fewer than FEWEST inputs.
 
@@ -100,7 +100,7 @@ def _bounded(answer: object) -> object:
     return answer[:MOST] if isinstance(answer, list) else answer
 
 
-def safely(task: Task, *known: Any) -> tuple[dict[str, Any], str]:
+def safely(task: Task, *known: Any) -> tuple[Json, str]:
     """`judgement`, and why there is none: a plug-in's mistake there loses no training."""
     try:
         found = judgement(task, *known)
@@ -111,7 +111,7 @@ def safely(task: Task, *known: Any) -> tuple[dict[str, Any], str]:
         return {}, f"the report lacks intervals and answers: judging the kind {task.kind!r} raised {line:.200}"
 
 
-def too_little(task: Task, dev: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+def too_little(task: Task, dev: JsonMap, settings: JsonMap) -> list[str]:
     """What is said of a run that has not learnt the task, and what to change; nothing of another.
 
     It has learnt where the interval of any metric lies on the better side of what a constant answer reaches: on unbalanced

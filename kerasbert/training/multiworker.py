@@ -8,10 +8,13 @@ on from the last checkpoint. Tried with processes on one machine (tests/training
 import dataclasses
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert.errors import InputError
 from kerasbert.lazy import Module
+
+if TYPE_CHECKING:
+    import tensorflow
 
 tf = Module("tensorflow")
 
@@ -51,7 +54,7 @@ def cluster() -> Cluster:
     return Cluster(tuple(workers), task["index"])
 
 
-def connect() -> Any:
+def connect() -> "tensorflow.distribute.Strategy":
     """The strategy of all workers; waits for them."""
     try:
         return tf.distribute.MultiWorkerMirroredStrategy()
@@ -64,12 +67,12 @@ def connect() -> Any:
         raise InputError(f"cannot reach the workers of TF_CONFIG: {reason}. Start the same command on each") from error
 
 
-def is_chief(devices: Any) -> bool:
+def is_chief(devices: "tensorflow.distribute.Strategy") -> bool:
     """Whether this process writes the run: all do but the later workers of `multiworker`."""
     return devices.extended.should_checkpoint
 
 
-def barrier(devices: Any) -> None:
+def barrier(devices: "tensorflow.distribute.Strategy") -> None:
     """Wait until every worker of `multiworker` has come here; nothing on other strategies."""
     if isinstance(devices, tf.distribute.MultiWorkerMirroredStrategy):
 

@@ -6,9 +6,9 @@ The step core reduces and clips the gradients; what is here only makes the updat
 import contextlib
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import keras
 from keras import ops
@@ -16,12 +16,19 @@ from keras import ops
 from kerasbert.errors import InputError, near
 from kerasbert.inputs import Tensor
 from kerasbert.registry import OPTIMIZERS
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.training.adam import TENSORFLOW, adam
 from kerasbert.training.schedules import LinearSchedule, make_schedule
 from kerasbert.training.weight_rules import check_patterns, decayed, faster, layer_factors, starts
 
+if TYPE_CHECKING:
+    from kerasbert.training.config import TrainConfig
 
-class ByPath:
+Rate = float | keras.optimizers.schedules.LearningRateSchedule
+T = TypeVar("T")
+
+
+class ByPath(keras.optimizers.Optimizer):
     """What every optimizer here has in common; mixed in before a Keras optimizer. `defaults` are its options' own.
 
     Differs from Keras, which looks for the anchor words anywhere in a variable's name: patterns are regular expressions
@@ -37,16 +44,12 @@ class ByPath:
             number of its own updates.
     """
 
-    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    defaults: ClassVar[JsonMap] = MappingProxyType({})
     one_kernel: ClassVar[bool] = False  # whether TensorFlow updates a weight in one: compiling gains nothing
-    built: bool  # these four are Keras'
-    iterations: Any
-    weight_decay: float | None
-    _get_variable_index: Callable[[Any], int]
 
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: Rate,
         *,
         not_decayed: Sequence[str] | None = None,
         layer_decay: float = 1.0,
@@ -54,34 +57,31 @@ class ByPath:
         unfreeze: int = 0,
         **options: Any,
     ) -> None:
-        parent: Any = super()  # a Keras optimizer
-        parent.__init__(learning_rate, use_ema=bool(ema), ema_momentum=ema, **options)
+        super().__init__(learning_rate, use_ema=bool(ema), ema_momentum=ema, **options)
         self.not_decayed, self.layer_decay = None if not_decayed is None else tuple(not_decayed), layer_decay
         self.unfreeze, self._shared = unfreeze, Shared()
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
         """Make the slots; settle which rules hold for which weight."""
-        parent: Any = super()
         if self.built:
             return
         paths = [variable.path for variable in variables]
         self._decayed = tuple(decayed(paths, self.not_decayed))
         self._factors = tuple(map(operator.mul, layer_factors(paths, self.layer_decay), faster(paths)))
         self._starts = tuple(starts(paths, self.unfreeze))
-        parent.build(variables)
+        super().build(variables)
 
     def _apply_weight_decay(self, variables: Sequence[keras.Variable]) -> None:
         """`update_step` does it."""
 
     def _backend_update_step(
-        self, grads: Sequence[Tensor], trainable_variables: Sequence[keras.Variable], learning_rate: Any
+        self, grads: Sequence[Tensor], trainable_variables: Sequence[keras.Variable], learning_rate: Tensor
     ) -> None:
         """One update: what weights have in common is computed once, which is most of its graph."""
-        parent: Any = super()
         self._shared.clear()
-        parent._backend_update_step(grads, trainable_variables, learning_rate)
+        super()._backend_update_step(grads, trainable_variables, learning_rate)
 
-    def _rules(self, variable: keras.Variable, learning_rate: Any) -> tuple[Any, float]:
+    def _rules(self, variable: keras.Variable, learning_rate: Tensor) -> tuple[Tensor, float]:
         """A weight's own learning rate and decay."""
         index = self._get_variable_index(variable)
         factor, start = self._factors[index], self._starts[index]
@@ -114,13 +114,13 @@ class Shared:
     """What is computed once for several weights of an update."""
 
     def __init__(self) -> None:
-        self._held: dict[Any, Any] = {}
+        self._held: dict[Hashable, Any] = {}
 
     def clear(self) -> None:
         """Another update begins."""
         self._held.clear()
 
-    def __call__(self, key: Any, make: Callable[[], Any]) -> Any:
+    def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
         if key not in self._held:
             self._held[key] = make()
         return self._held[key]
@@ -141,7 +141,7 @@ class AdamW(ByPath, keras.optimizers.AdamW):
     defaults = MappingProxyType({"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6, "epsilon_hat": False})
     one_kernel = TENSORFLOW
 
-    def __init__(self, learning_rate: Any, *, epsilon_hat: bool = False, **options: Any) -> None:
+    def __init__(self, learning_rate: Rate, *, epsilon_hat: bool = False, **options: Any) -> None:
         super().__init__(learning_rate, **options)
         self.epsilon_hat = epsilon_hat
 
@@ -157,7 +157,7 @@ class AdamW(ByPath, keras.optimizers.AdamW):
         betas = self._shared(("betas", variable.dtype), lambda: self._betas(variable.dtype))
         adam(variable, m, v, gradient, rate=rate, powers=powers, betas=betas, epsilon=epsilon)
 
-    def _betas(self, dtype: Any) -> list[Tensor]:
+    def _betas(self, dtype: str) -> list[Tensor]:
         return [ops.cast(beta, dtype) for beta in (self.beta_1, self.beta_2)]
 
     def _corrections(self, step: Tensor) -> tuple[list[Tensor], Tensor]:
@@ -209,7 +209,7 @@ class Adafactor(ByPath, keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: Rate,
         *,
         beta_2_decay: float = -0.8,
         epsilon_1: float = 1e-30,
@@ -311,7 +311,7 @@ RANGES = {  # low, high; the high end is excluded
 }
 
 
-def check_optimizer(name: str, options: Mapping[str, Any]) -> None:
+def check_optimizer(name: str, options: JsonMap) -> None:
     """Refuse an optimizer that does not exist, options that it does not have and values out of range."""
     known = [*getattr(OPTIMIZERS.find(name), "defaults", ()), *RULES]
     for option, value in options.items():
@@ -329,38 +329,38 @@ def check_optimizer(name: str, options: Mapping[str, Any]) -> None:
             raise InputError(f"{option} of optimizer {name!r} must be from {low:g} to {high:g}. Received: {value!r}")
 
 
-def check_rules(settings: Any, variables: Sequence[keras.Variable]) -> None:
+def check_rules(settings: "TrainConfig", variables: Sequence[keras.Variable]) -> None:
     """Refuse rules by weight path that do not fit these weights, before a run is begun.
 
     Args:
         settings: TrainConfig, with the steps settled. variables: those that are trained.
     """
-    paths, options, every = (
-        [variable.path for variable in variables],
-        settings.optimizer_options or {},
-        settings.unfreeze,
-    )
+    paths, options = [variable.path for variable in variables], settings.optimizer_options or {}
+    every, steps = settings.unfreeze, settings.steps
+    assert steps is not None
     decayed(paths, options.get("not_decayed"))
     layer_factors(paths, options.get("layer_decay", 1.0))
-    if every and (last := max(starts(paths, every))) >= settings.steps:
+    if every and (last := max(starts(paths, every))) >= steps:
         raise InputError(
-            f"unfreeze: {last} updates pass before all layers are trained, the run has {settings.steps}: take at most "
-            f"{(settings.steps - 1) * every // last} updates a layer, or more steps"
+            f"unfreeze: {last} updates pass before all layers are trained, the run has {steps}: take at most "
+            f"{(steps - 1) * every // last} updates a layer, or more steps"
         )
 
 
-def make_optimizer(settings: Any) -> keras.optimizers.Optimizer:
+def make_optimizer(settings: "TrainConfig") -> keras.optimizers.Optimizer:
     """The optimizer and schedule of a TrainConfig.
 
     Raises:
         InputError: names, options or values that do not exist; the nearest is given.
     """
-    check_optimizer(settings.optimizer, settings.optimizer_options)
+    asked, steps = settings.optimizer_options or {}, settings.steps
+    assert steps is not None
+    check_optimizer(settings.optimizer, asked)
     schedule = make_schedule(
-        settings.schedule, settings.learning_rate, settings.steps, settings.warmup_steps, settings.schedule_options
+        settings.schedule, settings.learning_rate, steps, settings.warmup_steps, settings.schedule_options
     )
     optimizer = OPTIMIZERS.find(settings.optimizer)
-    options = {**getattr(optimizer, "defaults", {}), **settings.optimizer_options}
+    options = {**getattr(optimizer, "defaults", {}), **asked}
     options |= {"unfreeze": settings.unfreeze} if settings.unfreeze else {}
     return optimizer(schedule, weight_decay=settings.weight_decay, **options)
 

@@ -5,7 +5,7 @@ replica = N replicas = any accumulation and a killed run goes on as if it had no
 a norm is of the row's real tokens, as the papers' codes have it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -33,9 +33,9 @@ class Nearby(TaskObjective):
 
     penalty: ClassVar[str] = ""
 
-    def __init__(self, encoder: Encoder, task: Task, way: Any) -> None:
+    def __init__(self, encoder: Encoder, task: Task, way: Way) -> None:
         super().__init__(encoder, task)
-        self.way = way
+        self.way: Any = way  # of a class of its own in each
         self.scales = {**self.scales, **self.penalties()}
         if not self.kind.taught:
             raise InputError(f"adversarial is for answers of labels or numbers, received a {task.kind}: leave it out")
@@ -70,7 +70,7 @@ class Perturbed(Nearby):
         InputError: an encoder without word embeddings of its own.
     """
 
-    def __init__(self, encoder: Encoder, task: Task, way: Any) -> None:
+    def __init__(self, encoder: Encoder, task: Task, way: Way) -> None:
         super().__init__(encoder, task, way)
         words = getattr(getattr(encoder, "embeddings", None), "tokens", None)
         if not isinstance(words, Table):
@@ -87,7 +87,7 @@ class Perturbed(Nearby):
         mask = ops.cast(batch["padding_mask"], "float32") if "padding_mask" in batch else ops.ones(ids.shape)
         return ops.expand_dims(mask, -1)
 
-    def drawn(self, batch: Mapping[str, Tensor], draw: Any) -> Tensor:
+    def drawn(self, batch: Mapping[str, Tensor], draw: Callable[[Tensor, tuple[int, ...]], Tensor]) -> Tensor:
         """Random numbers for the real tokens' embeddings, by the rows' keys: float32 [B, S, E]."""
         rows, length = batch["token_ids"].shape
         return draw(random.rows_key("adversarial", rows), (length, self.words.width)) * self.real(batch)
@@ -220,7 +220,7 @@ class RDropObjective(Nearby):
 
     penalty = "consistency"
 
-    def __init__(self, encoder: Encoder, task: Task, way: Any) -> None:
+    def __init__(self, encoder: Encoder, task: Task, way: Way) -> None:
         super().__init__(encoder, task, way)
         doubled = {name: 2.0 * scale for name, scale in self.scales.items() if name != self.penalty}
         self.scales = {**self.scales, **doubled}

@@ -11,7 +11,7 @@ from typing import Any
 from kerasbert.errors import InputError, near
 from kerasbert.inputs import Tensor
 from kerasbert.objectives.base import Objective, changed
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Phase:
     data: str
     batch: int
     accumulate: int = 1
-    objective: Mapping[str, Any] | None = None
+    objective: JsonMap | None = None
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "accumulate"):
@@ -61,7 +61,7 @@ class Phase:
         )
 
 
-def make_phases(rows: Sequence[Mapping[str, Any]], **defaults: Any) -> tuple[Phase, ...]:
+def make_phases(rows: Sequence[JsonMap], **defaults: Any) -> tuple[Phase, ...]:
     """Phases from plain dicts; a field that a dict leaves out is the run's.
 
     >>> make_phases([{"steps": 9, "batch": 8}, {"data": "long"}], data="short", batch=2)[1]

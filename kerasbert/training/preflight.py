@@ -20,6 +20,8 @@ from kerasbert.training.chips import metadata
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import Place, parse
 
+Kept = Callable[[Any, int, int, float], float]  # Spec of a family, rows, tokens, predictions -> numbers that are kept
+
 
 def preflight(
     strategy: str, *, data: Iterable[str | os.PathLike], out: str | os.PathLike, batches: Sequence[tuple[int, int]]
@@ -118,7 +120,7 @@ def two_stacks(spec: Any, rows: int, length: int, predictions: float) -> float:
     )
 
 
-def kept_by(family: Family) -> Callable[[Any, int, int, float], float]:
+def kept_by(family: Family) -> Kept:
     """How the family counts what the backward pass keeps; 0 where it cannot tell."""
     if family.memory is None and not family.has_blocks and family.one_stack:
         return lambda spec, rows, length, predictions: 0.0
@@ -134,7 +136,7 @@ def estimate_hbm(
     half: bool = True,
     slots: int = 2,
     predictions: float = 0.16,
-    kept: Callable[[Any, int, int, float], float] = kept_numbers,
+    kept: Kept = kept_numbers,
 ) -> dict[str, float]:
     """Memory of a training step on one replica, GB of 2^30 bytes: {"state", "temporaries"}. Arithmetic, not a measurement.
 
@@ -180,7 +182,7 @@ def warn_of_memory(
     length: int,
     half: bool,
     predictions: float = 0.16,
-    kept: Callable[[Any, int, int, float], float] = kept_numbers,
+    kept: Kept = kept_numbers,
 ) -> None:
     """Warn where a step will probably not fit the TPU; see `estimate_hbm`, whose predictions the objective tells."""
     kind = chips.kind(metadata("attributes/accelerator-type")) if place.kind == "tpu" else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.options import option
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.training.config import STRATEGIES, RunConfig
 
 
@@ -32,13 +33,13 @@ class PretrainConfig(RunConfig):
         metavar="DIR",
         python="Of a single shard the last twentieth of the rows",
     )
-    changes: Mapping[str, Any] | None = option(
+    changes: JsonMap | None = option(
         None,
         "Spec fields at dotted paths, over the named model's",
         flag=False,
         python="A named model takes its vocabulary's size from the tokenizer unless `embeddings.vocabulary` is among them",
     )
-    objective: str | Mapping[str, Any] | None = option(
+    objective: str | JsonMap | None = option(
         None,
         "another than the model's own: kerasbert list objectives; its settings: --set objective.FIELD=VALUE",
         metavar="NAME",

@@ -19,16 +19,22 @@ import os
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from kerasbert import spec as specs
 from kerasbert.errors import InputError, near
 from kerasbert.family import Family
 from kerasbert.options import options
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.pretrain_config import PretrainConfig
+
+if TYPE_CHECKING:
+    import yaml
+
+    Node = yaml.ScalarNode | yaml.SequenceNode | yaml.MappingNode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,10 +82,10 @@ class Recipe:
         prepare: of `Prepare`.
     """
 
-    pretrain: dict[str, Any]
-    prepare: dict[str, Any]
-    finetune: dict[str, Any]
-    export: dict[str, Any]
+    pretrain: Json
+    prepare: Json
+    finetune: Json
+    export: Json
 
 
 EXPORT = {"out": str, "length": int | None}  # of kerasbert.export
@@ -102,7 +108,7 @@ def read_recipe(path: str | os.PathLike) -> Recipe:
     reader = Reader(path)
     finetune = {"task": str, "data": Any, **fields(FinetuneConfig)}  # of the run that was pretrained
     sections = {"prepare": fields(Prepare), "finetune": finetune, "export": EXPORT}
-    known = {"model": str, "data": str, **fields(PretrainConfig)} | dict.fromkeys(sections, Mapping[str, Any])
+    known = {"model": str, "data": str, **fields(PretrainConfig)} | dict.fromkeys(sections, JsonMap)
     node = reader.root()
     values = reader.mapping(node, known, "")
     found = {name: {} for name in sections}
@@ -124,7 +130,7 @@ def read_recipe(path: str | os.PathLike) -> Recipe:
     return Recipe(values, **found)
 
 
-def _check_pretraining(reader: "Reader", node: object, values: dict[str, Any]) -> None:
+def _check_pretraining(reader: "Reader", node: "Node", values: Json) -> None:
     """What a single value's type does not tell, with the line of the field it is about."""
     from kerasbert import registry
     from kerasbert.training.optimizers import check_optimizer
@@ -169,8 +175,8 @@ def _check_pretraining(reader: "Reader", node: object, values: dict[str, Any]) -
 
 
 def _objective_settings(
-    reader: "Reader", nodes: dict[str, Any], values: dict[str, Any], family: Family | None
-) -> dict[str, Any]:
+    reader: "Reader", nodes: "Mapping[str, Node]", values: Json, family: Family | None
+) -> dict[str, object]:
     """Settings of the objective: dotted path -> type, after a check of the recipe's own.
 
     They are not known (empty) where another place, such as a model directory, names the objective.
@@ -189,7 +195,7 @@ def _objective_settings(
     return settings
 
 
-def fields(of: Any) -> dict[str, Any]:
+def fields(of: Callable[..., object]) -> dict[str, object]:
     """Name -> type of the arguments of a function or a class, or the fields of a dataclass, by a recipe's names.
 
     Without those of the command at hand, such as overwrite, and those for Python alone.
@@ -225,7 +231,7 @@ class Reader:
         # marked before it is parsed, replaced after: whatever a variable holds is one value
         self.text = _NAME.sub("\ue000\\1\ue001", self.text)
 
-    def root(self) -> Any:
+    def root(self) -> "Node":
         """The mapping that the file is."""
         import yaml
 
@@ -234,13 +240,13 @@ class Reader:
         class Loader(yaml.SafeLoader):
             """Plain values alone."""
 
-            yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+            yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
         for name, (pattern, first) in _PLAIN.items():
             Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(f"(?:{pattern})$"), list(first))
         try:
             self.loader = Loader(self.text)
-            node = self.loader.get_single_node()
+            node = cast("Node | None", self.loader.get_single_node())
         except yaml.YAMLError as error:
             mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
             raise InputError(f"{self.path}:{mark.line + 1 if mark else 1}: not YAML: {problem or error}") from error
@@ -251,7 +257,7 @@ class Reader:
         self._settle(node, 0, set())
         return node
 
-    def _settle(self, node: Any, depth: int, seen: set[int]) -> None:
+    def _settle(self, node: "Node", depth: int, seen: set[int]) -> None:
         """Put the environment's values into scalars, and refuse types that no field has; `seen`: nodes, which aliases share."""
         if depth and id(node) in seen:
             return
@@ -261,7 +267,7 @@ class Reader:
         if node.id == "scalar":
             if node.value != (value := _MARKED.sub(lambda match: self._variable(node, match[1]), node.value)):
                 node.value = value
-                if node.style is None:  # what is not quoted may be a number
+                if getattr(node, "style", None) is None:  # what is not quoted may be a number
                     node.tag = self.loader.resolve(type(node), value, (True, False))
         else:
             for child in (part for each in node.value for part in (each if isinstance(each, tuple) else (each,))):
@@ -269,12 +275,12 @@ class Reader:
         if node.tag.removeprefix("tag:yaml.org,2002:") not in {*_PLAIN, "str", "map", "seq"}:
             raise self.error(node, f"the type {node.tag!r:.60} is none of a recipe's: leave it out")
 
-    def _variable(self, node: object, name: str) -> str:
+    def _variable(self, node: "Node", name: str) -> str:
         if name not in os.environ:
             raise self.error(node, f"the environment has no {name}: export {name}=...")
         return os.environ[name]
 
-    def items(self, node: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    def items(self, node: "Node", prefix: str) -> "Iterator[tuple[str, Node]]":
         """(name, node of the value) of a mapping."""
         if node.id != "mapping":
             raise self.error(node, f"{prefix.rstrip('.') or 'a recipe'} must be a mapping of field: value")
@@ -287,7 +293,7 @@ class Reader:
             seen.add(key.value)
             yield key.value, child
 
-    def mapping(self, node: object, known: Mapping[str, object], prefix: str) -> dict[str, Any]:
+    def mapping(self, node: "Node", known: Mapping[str, object], prefix: str) -> Json:
         """The values of a mapping, whose names and types must be those of `known`."""
         found = {}
         for name, child in self.items(node, prefix):
@@ -304,11 +310,11 @@ class Reader:
                 raise self.error(child, f"{prefix}{name} must be {expected}. Received: {found[name]!r}")
         return found
 
-    def error(self, node: Any, message: str) -> InputError:
+    def error(self, node: "Node", message: str) -> InputError:
         """A mistake in the line of a node."""
         return InputError(f"{self.path}:{node.start_mark.line + 1}: {message}")
 
-    def at(self, node: object, field: str) -> "_At":
+    def at(self, node: "Node", field: str) -> "_At":
         """Errors within the block are told with the node's line and the field."""
         return _At(self, node, field)
 
@@ -316,7 +322,7 @@ class Reader:
 @dataclasses.dataclass
 class _At:
     reader: Reader
-    node: Any
+    node: "Node"
     field: str
 
     def __enter__(self) -> None:
@@ -330,7 +336,7 @@ class _At:
 PLAIN = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
 
 
-def _fits(value: object, hint: Any) -> bool:
+def _fits(value: object, hint: object) -> bool:
     """Whether a plain value is of a type; a whole number is a number, True is not."""
     if hint is Any:
         return True
@@ -349,7 +355,7 @@ def _fits(value: object, hint: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Mapping) and isinstance(value, dict)
 
 
-def _words(hint: Any) -> Iterator[str]:
+def _words(hint: object) -> Iterator[str]:
     """What `_fits` takes, in words."""
     if isinstance(hint, types.UnionType):
         for option in typing.get_args(hint):

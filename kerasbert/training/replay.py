@@ -4,7 +4,6 @@ import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -167,7 +166,7 @@ def _outputs() -> Iterator[list[tuple[str, tf.Tensor]]]:
         keras.layers.Layer.__call__ = call
 
 
-def _bad(tensors: Iterable[tuple[str, Tensor]]) -> list[dict[str, Any]]:
+def _bad(tensors: Iterable[tuple[str, Tensor]]) -> list[Json]:
     """The named tensors that hold what is not finite, in their order."""
     found = []
     for name, tensor in tensors:

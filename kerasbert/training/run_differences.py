@@ -1,26 +1,24 @@
 """In what a run differs from the one that a folder holds."""
 
 from collections.abc import Mapping
-from typing import Any
 
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def differences(old: JsonMap, new: JsonMap) -> list[str]:
     """What differs between two contents of run.json, as it is told; more steps are no difference."""
     if old["kind"] != new["kind"]:
         return [f"kind {old['kind']!r} instead of {new['kind']!r}"]
     was, now = _flat(old["settings"]), _flat(new["settings"])
     found = []
     for name in dict.fromkeys([*was, *now]):
-        a: Any = was.get(name)
-        b: Any = now.get(name)
-        if a != b and not (name == "steps" and b > a):
+        a, b = was.get(name), now.get(name)
+        if a != b and not (name == "steps" and isinstance(a, int) and isinstance(b, int) and b > a):
             found.append(_other_file(name, old, new) or f"{name} is {a!r:.200} there, {b!r:.200} asked for")
     return found
 
 
-def _other_file(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def _other_file(name: str, old: JsonMap, new: JsonMap) -> str:
     """Of data that differ which file it is, in the place of its hash; "" of another setting."""
     setting, _, split = name.partition(".")
     if setting != "data" or not split:

@@ -15,7 +15,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert import provenance
 from kerasbert.errors import InputError
@@ -25,6 +25,9 @@ from kerasbert.storage.aside import Aside
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.storage.remote import is_remote
 from kerasbert.training.run_differences import differences
+
+if TYPE_CHECKING:
+    from kerasbert.training.config import TrainConfig
 
 make_schedule = later("kerasbert.training.schedules", "make_schedule")  # of Keras
 FORMAT = 1
@@ -124,7 +127,7 @@ class Run:
             folders.write(path, (folders.read(path) or b"") + "".join(self.waiting).encode())
             self.waiting = []
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Json]:
         """The whole lines of metrics.jsonl."""
         found = []
         for line in (folders.read(folders.join(self.directory, "metrics.jsonl")) or b"").splitlines():
@@ -142,7 +145,7 @@ class Run:
         folders.write(folders.join(self.directory, "metrics.jsonl"), "".join(kept))
         self.waiting = []
 
-    def grow(self, settings: Any, step: int) -> str | None:
+    def grow(self, settings: "TrainConfig", step: int) -> str | None:
         """Write into `history` where a run that was given more steps left its first schedule; what is to be said of it.
 
         Args:
@@ -160,7 +163,7 @@ class Run:
             return float(make_schedule(settings.schedule, settings.learning_rate, steps, warmup, options)(update))
 
         for entry in waiting:
-            rates = [rate(entry["steps"], max(step - 1, 0)), rate(settings.steps, step)]
+            rates = [rate(entry["steps"], max(step - 1, 0)), rate(settings.updates, step)]
             entry |= {"until": step, "schedule": settings.schedule, "learning_rates": rates}
         _write_json(self.directory, self.description)
         before, after = rates
@@ -201,7 +204,7 @@ class DataPlaces:
         token_lengths: how many tokens the training rows have, from the least to the most (`Encoded.length_quantiles`).
     """
 
-    data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    data: JsonMap = dataclasses.field(default_factory=dict)
     held_out: str | None = None
     token_lengths: Sequence[int] = ()
 
@@ -257,7 +260,7 @@ def open_run(
     return _gone_on(directory, old, description, quiet)
 
 
-def _gone_on(directory: Path | str, old: dict[str, Any], new: Mapping[str, Any], quiet: bool) -> Run:
+def _gone_on(directory: Path | str, old: Json, new: JsonMap, quiet: bool) -> Run:
     """The run that `old` describes, as `new` asks for it: with more steps perhaps, or at another place."""
     settings, strategy = new["settings"], new.get("strategy")
     if differ := differences(old, new):

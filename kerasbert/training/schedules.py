@@ -3,7 +3,6 @@
 import inspect
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 from keras import ops
@@ -11,6 +10,7 @@ from keras import ops
 from kerasbert.errors import InputError, near
 from kerasbert.inputs import Tensor
 from kerasbert.registry import SCHEDULES
+from kerasbert.storage.json_view import Json
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
@@ -45,7 +45,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         """What is left of the decay, from 1 at its first update to just above 0 at the last: no update has a rate of 0."""
         return ops.clip((self.steps - update + 1.0) / (self.steps - self.warmup + 1.0), 0.0, 1.0)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return dict(vars(self))
 
 

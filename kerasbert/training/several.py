@@ -4,7 +4,6 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -20,6 +19,7 @@ from kerasbert.storage import files
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.load import load
 from kerasbert.tasks.several import TasksObjective, beside, marked
+from kerasbert.tasks.tables import Data
 from kerasbert.tasks.task import Task, find_task
 from kerasbert.training import runs, sampling
 from kerasbert.training.best_weights import BestOfTasks
@@ -33,10 +33,7 @@ from kerasbert.training.sampling import earlier, task_order
 from kerasbert.training.step import WHOLE, distribute
 from kerasbert.training.text_feed import Texts
 
-if TYPE_CHECKING:
-    from kerasbert.tasks.tables import Data
-
-
+Mixture = Mapping[str, Data] | Sequence[tuple[str | Task, Data]]  # tasks and the rows of each
 FOLDER = "tasks"  # of a run: a model directory for each task
 OWN = "pals."  # before the fields of the Spec that are of each task
 
@@ -44,7 +41,7 @@ OWN = "pals."  # before the fields of the Spec that are of each task
 @configured(TasksConfig)
 def finetune_tasks(
     model: str | os.PathLike | keras.Model,
-    tasks: Mapping[str, object] | Sequence[tuple[str | Task, Any]],
+    tasks: Mixture,
     config: TasksConfig,
 ) -> dict[str, keras.Model]:
     """Train one encoder and a head for each task together; a batch holds rows of one task (Liu et al., 2019, section 3).
@@ -82,7 +79,7 @@ class SeveralTasks(Job):
     def __init__(
         self,
         model: str | os.PathLike | keras.Model,
-        tasks: Mapping[str, object] | Sequence[tuple[str | Task, Any]],
+        tasks: Mixture,
         config: TasksConfig,
     ) -> None:
         sampling.check(config.sampling)
@@ -134,7 +131,7 @@ class SeveralTasks(Job):
         return self.first.frozen()
 
     def description(self) -> Json:
-        about: dict[str, Any] = self.first.description()
+        about: Json = self.first.description()
         shared = {name: about[name] for name in ("model", "init", "length", "patience")}
         shared |= {name: about[name] for name in ("pooler", "graph") if name in about}
         shared["changes"] = {**about["changes"], **self.own}
@@ -163,7 +160,7 @@ class SeveralTasks(Job):
         judges = {name: part.evaluation(self.programs[name], run) for name, part in self.parts.items()}
         return BestOfTasks(program.model, judges, run, self.config.patience)
 
-    def trained(self, evaluation) -> None:
+    def trained(self, evaluation: "BestOfTasks") -> None:
         self.told = {name: evaluation.of(name).told() for name in self.parts}
         for name, part in self.parts.items():
             part.trained(evaluation.of(name))
@@ -191,7 +188,7 @@ class OneOfSeveral(FineTuning):
     """
 
     def __init__(
-        self, called: str, model: str | os.PathLike | keras.Model, task: str | Task, data: "Data", config: TasksConfig
+        self, called: str, model: str | os.PathLike | keras.Model, task: str | Task, data: Data, config: TasksConfig
     ) -> None:
         self.called, self.judged = called, f"{called}, dev"
         try:
@@ -199,7 +196,7 @@ class OneOfSeveral(FineTuning):
         except InputError as error:
             raise InputError(f"{called}: {error}") from error
 
-    def begun(self, task) -> dict[str, Any] | None:
+    def begun(self, task) -> Json | None:
         whole = super().begun(task)
         settings = whole["settings"] if whole else {}
         told = settings.get("tasks", {}).get(self.called)
@@ -266,7 +263,7 @@ class TasksFeed(Feed):
         return marked(arrays, task, np.zeros(self.parts[0].batch, "int32"))
 
 
-def named(tasks: Mapping[str, object] | Sequence[tuple[str | Task, Any]]) -> list[tuple[str, Task, Any]]:
+def named(tasks: Mixture) -> list[tuple[str, Task, Data]]:
     """(name in the run, task, data) of each task.
 
     Raises:
@@ -276,7 +273,7 @@ def named(tasks: Mapping[str, object] | Sequence[tuple[str | Task, Any]]) -> lis
     if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
         what = "no tasks" if not pairs else f"tasks hold {next(iter(pairs))!r:.60}"
         raise InputError(f"{what}, expected each with its data: {{'glue/sst2': 'SST-2', 'ner': 'wnut17'}}")
-    found: list[tuple[str, Task, Any]] = []
+    found: list[tuple[str, Task, Data]] = []
     for task, data in pairs:
         known = find_task(task)
         name = known.name.rpartition("/")[2]

@@ -8,13 +8,14 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import JsonMap
 from kerasbert.tasks import labels, tables
+from kerasbert.tasks.rows import RowText
 from kerasbert.tasks.tables import Memory, Source
 from kerasbert.tasks.task import (
     Rows,
@@ -72,10 +73,10 @@ def in_memory(rows: Rows, name: str) -> Memory:
 
 def split(
     task: Task,
-    data: Any,
+    data: "Data",
     *,
-    begun: Mapping[str, Any] | None = None,
-    start: Any = None,
+    begun: JsonMap | None = None,
+    start: object = None,
     dev: bool = True,
     order: Sequence[str] = (),
 ) -> Split:
@@ -116,8 +117,8 @@ def _read(
     task: Task,
     sources: Mapping[str, Source],
     digests: Mapping[str, str],
-    begun: Mapping[str, object] | None,
-    start: Any,
+    begun: JsonMap | None,
+    start: object,
     dev: bool,
 ) -> tuple[Rows | None, Rows | None, np.ndarray | None, list[str]]:
     """Training rows, dev rows, numbers of the rows that are held out, lines for the user."""
@@ -136,9 +137,7 @@ def _read(
     return train, judge, numbers, lines
 
 
-def _held_out(
-    task: Task, rows: Rows, digests: Mapping[str, str], begun: Mapping[str, object] | None, start: Any
-) -> np.ndarray:
+def _held_out(task: Task, rows: Rows, digests: Mapping[str, str], begun: JsonMap | None, start: object) -> np.ndarray:
     """Numbers of the rows to hold out."""
     if begun is None and isinstance(start, str | os.PathLike):
         begun = runs.description_of(start)
@@ -172,7 +171,7 @@ def _sources(task: Task, data: "Data | None", run: "str | os.PathLike | keras.Mo
     return sources, set(sources) == {"train"} and not (isinstance(data, Mapping) or folder)
 
 
-def _trained_on(task: Task, train: Source, described: JsonMap) -> tuple[Rows | None, Any]:
+def _trained_on(task: Task, train: Source, described: JsonMap) -> tuple[Rows | None, np.ndarray | None]:
     """The rows of the file that a run was trained on, and the numbers of those that it held out; None of another file."""
     trained = (described["settings"].get("data") or {}) if described["kind"] != "pretrain" else {}
     digest = tables.digest(train)
@@ -236,7 +235,7 @@ def measured(
     return rows, f"{_count(rows)} of {_name(sources[wanted])}"
 
 
-def training_texts(run: "str | os.PathLike | keras.Model", task: Task | None) -> list[Any] | None:
+def training_texts(run: "str | os.PathLike | keras.Model", task: Task | None) -> list[RowText] | None:
     """The inputs to answer that a run was trained on, without those that it held out; None where they are not there any more."""
     sources = runs.data_of(run)
     if task is None or "train" not in sources:

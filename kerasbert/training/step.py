@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -77,8 +76,8 @@ class StepCore:
         optimizer._all_reduce_sum_gradients = list
         with strategy.scope():
             optimizer.build(program.model.trainable_variables)
-            self.scale: Any = tf.Variable(2.0**15, trainable=False) if loss_scaling else None
-            self.good_steps: Any = tf.Variable(0, trainable=False) if loss_scaling else None
+            self.scale: Tensor = tf.Variable(2.0**15, trainable=False) if loss_scaling else None
+            self.good_steps: Tensor = tf.Variable(0, trainable=False) if loss_scaling else None
         self.variables_of_model = program.model.trainable_variables
         self.variables = [variable.value for variable in self.variables_of_model]
         plain = not self.fused and on_cpu(strategy) and not tf.config.functions_run_eagerly()
@@ -322,7 +321,7 @@ def check_batch(batch: int, accumulate: int, replicas: int) -> None:
         )
 
 
-def opened(batch: Mapping[str, Tensor], shapes: Mapping[str, tuple[int | None, ...]]) -> dict[str, Any]:
+def opened(batch: Mapping[str, Tensor], shapes: Mapping[str, tuple[int | None, ...]]) -> dict[str, tf.TypeSpec]:
     """What a (distributed) batch is, with the sizes left open that are None in `shapes`: name -> type spec."""
 
     def of(spec: tf.TensorSpec, sizes: tuple[int | None, ...]) -> tf.TensorSpec:

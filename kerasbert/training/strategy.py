@@ -13,11 +13,14 @@ import dataclasses
 import glob
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert.errors import InputError, install, nearest
 from kerasbert.lazy import Module
 from kerasbert.training import chips, multiworker
+
+if TYPE_CHECKING:
+    import tensorflow
 
 tf = Module("tensorflow")  # a name is taken apart without it
 UNCOUNTED = ("/dev/kfd", "/dev/dxg", "/dev/nvmap", "/dev/nvhost*")  # GPUs of AMD, Windows (WSL) and Jetson
@@ -113,7 +116,7 @@ def parse(name: str) -> Place:
     return Place("tpu", None, tpu, zone) if tpu else Place(kind, int(count or 1))
 
 
-def strategy(name: str = "auto") -> Any:
+def strategy(name: str = "auto") -> "tensorflow.distribute.Strategy":
     """The tf.distribute strategy of that name.
 
     `cpu:N` splits the CPU into N logical devices and `multiworker` connects to the others, which must happen before
@@ -155,7 +158,7 @@ def _logical_cpus(count: int) -> list[str]:
     return [f"/cpu:{i}" for i in range(count)]
 
 
-def _tpu(place: Place) -> Any:
+def _tpu(place: Place) -> "tensorflow.distribute.Strategy":
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=place.tpu, zone=place.zone)
         if place.remote:

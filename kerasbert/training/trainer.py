@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -14,6 +14,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers.naming import copied, names, values
 from kerasbert.objectives.base import Objective
 from kerasbert.storage import folders
+from kerasbert.storage.json_view import Json
 from kerasbert.training import flops, interruption, model_files, multiworker, nonfinite
 from kerasbert.training.callbacks import Callbacks
 from kerasbert.training.checkpoints import Checkpoint, Checkpoints
@@ -24,6 +25,10 @@ from kerasbert.training.optimizers import averaged, make_optimizer
 from kerasbert.training.progress import Means, Meter, Progress
 from kerasbert.training.runs import Run
 from kerasbert.training.step import Compilation, StepCore, number
+
+if TYPE_CHECKING:
+    from kerasbert.training.best_weights import BestWeights
+    from kerasbert.training.held_out import HeldOut
 
 COMPILE_FROM = 2e9  # updates x weights; compiling takes about 5 s and saves 10 ns a weight and update
 
@@ -51,7 +56,7 @@ class Trainer:
         run: Run,
         feed: Feed,
         *,
-        evaluate: Any = None,
+        evaluate: "BestWeights | HeldOut | None" = None,
         loop: int = 1,
         constraint: Constraint | None = None,
     ) -> None:
@@ -161,7 +166,7 @@ class Trainer:
             elif self.progress.due(step):
                 self.progress.update(step, self.means.read() | self.meter.read(again=False), self.meter.left(step))
             if self.evaluate and (step == steps or (config.evaluate_every and step % config.evaluate_every == 0)):
-                self._evaluate(step)
+                self._evaluate(self.evaluate, step)
             self.stopped = self.callbacks.after_epoch(step) or self.stopped
             self.checkpoints.check()
             due = any(every and step % every == 0 for every in (config.save_every, config.keep_every))
@@ -219,7 +224,7 @@ class Trainer:
     def _nonfinite(self, step: int, logs: Mapping[str, float]) -> Mapping[str, float]:
         """No weight has changed. Write the dump; stop, or go on where updates may be left out."""
         self.checkpoints.wait()
-        state: dict[str, Any] = {"iterations": self._iterations(), "checkpoint": max(0, self.saved)}
+        state: Json = {"iterations": self._iterations(), "checkpoint": max(0, self.saved)}
         if self.core.scale is not None:
             state["scale"] = number(self.core.scale)
         line = "another process writes the dump"
@@ -255,9 +260,9 @@ class Trainer:
         self._log(step, logs)
         self.progress.update(step, logs, self.meter.left(step))
 
-    def _evaluate(self, step: int) -> None:
+    def _evaluate(self, evaluate: "BestWeights | HeldOut", step: int) -> None:
         with averaged(self.core.optimizer):
-            found, self.stopped = self.evaluate(step)
+            found, self.stopped = evaluate(step)
         self._log(step, found)
         self.callbacks.evaluated(found)
         self.progress.say(f"step {step}: " + "  ".join(f"{name} {value:.4f}" for name, value in found.items()))

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from kerasbert.errors import InputError
 
@@ -40,7 +39,7 @@ def decayed(paths: Sequence[str], patterns: Sequence[str] | None = None) -> list
     return [not any(pattern.search(path) for pattern in found) for path in paths]
 
 
-def compiled(option: str, pattern: Any) -> re.Pattern:
+def compiled(option: str, pattern: str) -> re.Pattern:
     """A pattern over weights' paths, as the option of that name has it.
 
     Raises:
