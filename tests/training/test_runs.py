@@ -6,6 +6,7 @@ import pytest
 
 from kerasbert.errors import InputError
 from kerasbert.storage import files
+from kerasbert.training.run_differences import differences
 
 
 def test_data_are_found_while_they_are_the_same(tmp_path):
@@ -70,3 +71,10 @@ def test_a_run_of_other_data_names_the_file(tmp_path):
         InputError, match=r"the train rows are .*train\.tsv there, .*new\.tsv asked for, with other content"
     ):
         open_run(tmp_path / "run", "finetune", changed, data=DataPlaces(moved))
+
+
+def test_steps_that_a_run_does_not_say_are_a_difference():
+    held = {"kind": "pretrain", "settings": {"steps": None}}
+    asked = {"kind": "pretrain", "settings": {"steps": 9}}
+    assert differences(held, asked) == ["steps is None there, 9 asked for"]
+    assert differences({"kind": "pretrain", "settings": {"steps": 3}}, asked) == []
