@@ -372,11 +372,7 @@ def _is_nested(value: object) -> bool:
 
 
 def check_type(what: str, value: object, default: object) -> None:
-    """Refuse a json value of another type than a default's; a whole number is a float too, and None is any.
-
-    Raises:
-        InputError: of one line.
-    """
+    """Refuse a json value of another type than a default's by an InputError; a whole number is a float too, None is any."""
     if default is None:
         return
     wanted = {float: (int, float), list: (list, tuple), tuple: (list, tuple)}.get(type(default), type(default))
