@@ -1,12 +1,11 @@
 """What is put into a trained model to adapt it, in the place of training all of it."""
 
-from typing import Any
-
 import keras
 
 from kerasbert.errors import unknown
 from kerasbert.inputs import Tensor
 from kerasbert.layers.feedforward import ACTIVATIONS, Linear
+from kerasbert.storage.json_view import Json
 
 
 class Adapter(keras.layers.Layer):
@@ -38,5 +37,5 @@ class Adapter(keras.layers.Layer):
     def call(self, x) -> Tensor:
         return x + self.up(self.down(x, activation=self.activation))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "width": self.width, "activation": self.activation}

@@ -6,7 +6,7 @@ number for each of the others, the tails: p(token) = p(its tail) p(token | its t
 
 import dataclasses
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 from keras import ops
@@ -19,6 +19,9 @@ from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.heads import tied_logits
 from kerasbert.layers.initial import Normal
 from kerasbert.layers.random import Dropout
+
+if TYPE_CHECKING:
+    from kerasbert.models.transformer_xl import TransformerXLSpec
 
 WT103 = (20000, 40000, 200000)  # of the 267,735 words of WikiText-103 (kimiyoung/transformer-xl, train.py)
 
@@ -79,7 +82,7 @@ class Clusters:
     projected: bool
 
     @classmethod
-    def of(cls, spec: Any) -> "Clusters":
+    def of(cls, spec: "TransformerXLSpec") -> "Clusters":
         """Those of a Spec with `adaptive`."""
         width, narrower = spec.embeddings.width or spec.hidden, spec.adaptive.div_val > 1
         borders = tuple(spec.adaptive.borders(spec.embeddings.vocabulary))
@@ -111,7 +114,7 @@ class AdaptiveEmbeddings(keras.layers.Layer):
     Trainable weights: the sum of n*E over clusters of n tokens and width E = width / div_val^i, and of E*H.
     """
 
-    def __init__(self, spec: Any, **kwargs) -> None:
+    def __init__(self, spec: "TransformerXLSpec", **kwargs) -> None:
         super().__init__(**kwargs)
         self.spec, self.clusters = spec, Clusters.of(spec)
 
@@ -175,7 +178,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
     Trainable weights: V, H*E of the head's projection where the input has any, and E + 1 for each tail.
     """
 
-    def __init__(self, spec: Any, **kwargs) -> None:
+    def __init__(self, spec: "TransformerXLSpec", **kwargs) -> None:
         super().__init__(**kwargs)
         self.spec, self.clusters = spec, Clusters.of(spec)
 

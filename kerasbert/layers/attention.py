@@ -1,7 +1,6 @@
 """Multi-head attention = projections x scores x visibility."""
 
 import math
-from typing import Any
 
 import keras
 from keras import ops
@@ -12,6 +11,7 @@ from kerasbert.layers.backend_blocks import block_rows, by_rows
 from kerasbert.layers.backend_fused import ByHand, row_max, row_sums
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.random import Dropout, drop
+from kerasbert.storage.json_view import Json
 
 
 def _weights_forward(scores, bias, key, *, rate, dtype=None) -> tuple:
@@ -92,7 +92,7 @@ class Attention(keras.layers.Layer):
         self.use_bias = use_bias
 
     def build(self, shape) -> None:
-        kwargs: dict[str, Any] = {"dtype": self.dtype_policy}
+        kwargs = {"dtype": self.dtype_policy}
         *deviations, last = self.deviations(shape)
         for name, size, width, deviation in zip(("query", "key", "value"), self.sizes, self.widths(shape), deviations):
             setattr(self, name, Linear(size, deviation, self.has_bias(name), name=name, **kwargs))
@@ -141,7 +141,7 @@ class Attention(keras.layers.Layer):
         value = self.split(self.value(value), self.value_size)
         return self.split(self.key(source)), value
 
-    def scores(self, query: Tensor, key: Tensor, **at: Any) -> Tensor:
+    def scores(self, query: Tensor, key: Tensor, **at: object) -> Tensor:
         """Scaled dot products: [B, N, Q, D], [B, N, K, D] -> [B, N, Q, K].
 
         What a paper adds here it adds in float32 (the result may be float32): learned numbers too, which get their
@@ -151,12 +151,12 @@ class Attention(keras.layers.Layer):
         query = query * ops.cast(1 / math.sqrt(self.head_size), query.dtype)
         return ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
 
-    def weighted(self, weights: Tensor, value: Tensor, **at: Any) -> Tensor:
+    def weighted(self, weights: Tensor, value: Tensor, **at: object) -> Tensor:
         """What heads give: weights [B, N, Q, K] after dropout, values [B, N, K, D] -> [B, N, Q, D]; `at` as in `scores`."""
         return ops.matmul(weights, value)
 
     def attend(
-        self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None, training: bool = False, **at: Any
+        self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None, training: bool = False, **at: object
     ) -> tuple:
         """What the queries of x [B, Q, H] get from keys and values [B, N, K, D]: as `call`."""
         query = self.split(self.query(x))
@@ -203,7 +203,7 @@ class Attention(keras.layers.Layer):
         arrays = [self.joined(x) for x in (query, key, value)]
         return by_rows(attended, arrays, [bias, drawn], (query.shape[2], self.heads * self.value_size), rows)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         config = {"heads": self.heads, "head_size": self.head_size, "dropout": self.rate, "use_bias": self.use_bias}
         config |= {"initializer": self.initializer, "output_initializer": self.output_initializer}
         return {**super().get_config(), **config}

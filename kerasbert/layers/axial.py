@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 from keras import ops
@@ -11,6 +11,9 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import gather
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.random import Dropout
+
+if TYPE_CHECKING:
+    from kerasbert.models.reformer import ReformerSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +42,7 @@ class AxialPositions(keras.layers.Layer):
         are dropped, as in transformers. Trainable weights: a * widths[0] + b * widths[1].
     """
 
-    def __init__(self, spec: Any, **kwargs) -> None:
+    def __init__(self, spec: "ReformerSpec", **kwargs) -> None:
         super().__init__(**kwargs)
         self.spec = spec
 
@@ -66,7 +69,7 @@ class AxialPositions(keras.layers.Layer):
 class ReformerEmbeddings(keras.layers.Layer):
     """Tokens and positions, dropped separately, not normalised: token_ids [B, S] -> [B, S, H]."""
 
-    def __init__(self, spec: Any, **kwargs) -> None:
+    def __init__(self, spec: "ReformerSpec", **kwargs) -> None:
         super().__init__(**kwargs)
         self.spec = spec
 

@@ -3,7 +3,6 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -90,7 +89,7 @@ def pick_by_contraction(x: Tensor, positions: Tensor) -> Tensor:
     return ops.matmul(ops.one_hot(positions, x.shape[1], dtype=x.dtype), x)
 
 
-def constant(make: Callable[[], Any]) -> Tensor:
+def constant(make: Callable[[], Tensor]) -> Tensor:
     """What `make` gives, as a numpy array, worked out at once whatever is being traced."""
     if not TENSORFLOW:
         return ops.convert_to_numpy(make())
@@ -201,7 +200,7 @@ def serving() -> Iterator[None]:
 
 
 def affine(
-    x: Tensor, kernel: Tensor, bias: Tensor, activation: Callable[[Any], Any] | None, gelu: bool
+    x: Tensor, kernel: Tensor, bias: Tensor, activation: Callable[[Tensor], Tensor] | None, gelu: bool
 ) -> Tensor | None:
     """activation(x @ kernel + bias), [..., H] -> [..., D], where `serving`: one operator, or two, of oneDNN; else None.
 
@@ -263,7 +262,7 @@ def _rounded_softmax(dtype: str) -> Tensor:
 
 
 def scan(
-    body: Callable[..., tuple[Sequence[Any], Sequence[Any]]],
+    body: Callable[..., tuple[Sequence[Tensor], Sequence[Tensor]]],
     inputs: Sequence[Tensor],
     state: Sequence[Tensor],
     outputs: Sequence[Tensor],
@@ -303,7 +302,7 @@ def scan(
 
 
 def scan_plainly(
-    body: Callable[..., tuple[Sequence[Any], Sequence[Any]]],
+    body: Callable[..., tuple[Sequence[Tensor], Sequence[Tensor]]],
     inputs: Sequence[Tensor],
     state: Sequence[Tensor],
     outputs: Sequence[Tensor],
@@ -318,7 +317,9 @@ def scan_plainly(
     return [ops.stack([found[place][i] for place in places]) for i in range(len(outputs))], state
 
 
-def gradients(fn: Callable[..., Any], arrays: Sequence[Tensor], upstream: Sequence[Tensor]) -> list[Tensor]:
+def gradients(
+    fn: Callable[..., Sequence[Tensor]], arrays: Sequence[Tensor], upstream: Sequence[Tensor]
+) -> list[Tensor]:
     """The gradients of sum(y * upstream) by each of the arrays, y the arrays fn(*arrays); zeros where there is none."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(list(arrays))

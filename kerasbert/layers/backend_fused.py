@@ -3,7 +3,7 @@
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 from keras import ops
@@ -46,8 +46,8 @@ class ByHand(NamedTuple):
     Where the result is a tuple, so is `upstream`.
     """
 
-    forward: Callable[..., tuple[Any, tuple[Any, ...]]]
-    backward: Callable[..., tuple[Any, ...]] | None = None  # of what is never differentiated
+    forward: Callable[..., tuple[Tensor | tuple[Tensor, ...], tuple[Tensor | None, ...]]]
+    backward: Callable[..., tuple[Tensor | None, ...]] | None = None  # of what is never differentiated
 
 
 def fused(fn: Callable | None = None, *, constant: tuple[int, ...] = (), by_hand: ByHand | None = None) -> Callable:
@@ -160,7 +160,7 @@ def _automatic(fn: Callable, wanted: list[int]) -> ByHand:
     return ByHand(forward, backward)
 
 
-def with_derivative(function: Callable[[Any], Any], x: Tensor) -> tuple[Tensor, Tensor]:
+def with_derivative(function: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
     """y and dy/dx of a function that works element by element."""
     with tf.GradientTape() as tape:
         tape.watch(x)

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import TENSORFLOW, on_tpu
@@ -13,11 +12,11 @@ if TENSORFLOW:
 
 
 @functools.cache
-def _graph_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _graph_of(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return tf.function(fn, autograph=False, reduce_retracing=True)
 
 
-def traced_once(fn: Callable[..., Any], shape: Sequence[int | None], *arguments: Any) -> Tensor:
+def traced_once(fn: Callable[..., Tensor], shape: Sequence[int | None], *arguments: Tensor) -> Tensor:
     """fn(*arguments) of that shape; in TensorFlow's graph a function of its own, traced once for all calls that are alike.
 
     The graph's optimizer puts it where it is called, so that the same operations run.
@@ -29,7 +28,7 @@ def traced_once(fn: Callable[..., Any], shape: Sequence[int | None], *arguments:
     return made
 
 
-def own_gradient(fn: Callable[..., tuple[Any, Callable]], *arrays: Tensor | None) -> Tensor:
+def own_gradient(fn: Callable[..., tuple[Tensor, Callable]], *arrays: Tensor | None) -> Tensor:
     """y of fn(*arrays) = (y, gradient), differentiated by that gradient: upstream -> one for each array that is not None.
 
     None where the plain form serves: no tape records, and on a TPU, whose compiler needs no help.
@@ -40,7 +39,7 @@ def own_gradient(fn: Callable[..., tuple[Any, Callable]], *arrays: Tensor | None
     return tf.custom_gradient(lambda *own: fn(*own))(*read) if any(map(differentiated, read)) else None
 
 
-def recompute(fn: Callable[..., Any]) -> Callable[..., Tensor]:
+def recompute(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """`fn` itself; on TPU with a gradient that works out `fn` again and keeps its arguments alone.
 
     A TPU multiplies faster than it reads: what is cheap to repeat should not go to memory and back.

@@ -4,7 +4,6 @@ On Keras' other backends the gradients are ordinary ones, and pieces follow each
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from keras import ops
 
@@ -93,7 +92,10 @@ def _half_gradient(
 
 
 def loop_of_pieces(
-    step: Callable[..., tuple[list[Any], list[Any]]], arrays: Sequence[Tensor], size: int, total: Sequence[Tensor] = ()
+    step: Callable[..., tuple[list[Tensor], list[Tensor]]],
+    arrays: Sequence[Tensor],
+    size: int,
+    total: Sequence[Tensor] = (),
 ) -> tuple[list[Tensor], list[Tensor]]:
     """A function of `size` places at once, in a loop, which holds one piece at a time however many there are.
 
@@ -138,7 +140,7 @@ def loop_of_pieces(
     return [y[:, :length] for y in results], list(total)
 
 
-def _after(done: list[Tensor], *arrays: Any) -> tuple[Tensor, ...]:
+def _after(done: list[Tensor], *arrays: Tensor) -> tuple[Tensor, ...]:
     """The arrays, once the others are there: what follows is not begun early, which would hold more at once."""
     if on_tpu():
         from tensorflow.compiler.tf2xla.python import xla

@@ -8,7 +8,7 @@ random numbers depend on the batch, and they compute the state of finished rows 
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from keras import ops
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NEVER = -1e9  # a log-probability
 
-Step = Callable[[Any, Any, Mapping[str, Any]], tuple[Any, dict[str, Any]]]
+Step = Callable[[Tensor, Tensor, Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
 
 
 def generate(
@@ -90,9 +90,9 @@ class _Search:
     decoding: Decoding
     end_id: int
     pad_id: int
-    column: Any
-    rows: Any
-    asked: dict[str, Any]
+    column: Tensor
+    rows: Tensor | None
+    asked: dict[str, Tensor]
 
     @property
     def most(self) -> Tensor:

@@ -1,7 +1,6 @@
 """One transformer layer, and the one function that maps a Spec to it."""
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 
@@ -15,6 +14,7 @@ from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.pals import ProjectedAttention
 from kerasbert.layers.random import Dropout
 from kerasbert.spec import Spec, get
+from kerasbert.storage.json_view import Json
 
 
 class Block(keras.layers.Layer):
@@ -135,7 +135,7 @@ class Block(keras.layers.Layer):
         y = self.adapted("feedforward", self.feedforward(x), told, context, training)
         return self.feedforward_norm(x, y, dropout=self.feedforward_dropout, training=training), probabilities
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), **self.settings}
 
 

@@ -6,7 +6,6 @@ its square. A row of at most (5 + 2r) c tokens has full attention, as in transfo
 
 import dataclasses
 import functools
-from typing import Any
 
 import numpy as np
 from keras import ops
@@ -19,6 +18,7 @@ from kerasbert.layers.attention import Attention, attention_weights
 from kerasbert.layers.backend import gather, reshape
 from kerasbert.layers.readout import Queries
 from kerasbert.layers.window import chunks, rows_of
+from kerasbert.storage.json_view import Json
 
 PLANS = ("drawn", "first", "full")
 RELEASED = (1024, 3072, 4096)  # tokens of the rows that have the released code's plan
@@ -115,9 +115,9 @@ class Row:
         dense: whether all scores are asked for.
     """
 
-    length: Any
-    real: Any = None
-    pieces: Any = None
+    length: int | Tensor
+    real: Tensor | None = None
+    pieces: Tensor | None = None
     dense: bool = False
 
 
@@ -135,7 +135,7 @@ class SparseAttention(Attention):
 
     def call(
         self, x, bias=None, source=None, value=None, training=False, scoring=None, queries=None, **at
-    ) -> tuple[Tensor, Any]:
+    ) -> tuple[Tensor, Tensor | None]:
         if scoring is None or isinstance(queries, str):  # the first block sees all
             return super().call(x, bias, source, value, training, **at)
         source = x if source is None else source
@@ -184,7 +184,7 @@ class SparseAttention(Attention):
         times = ops.where(length > self.sparse.limit, times, ops.ones_like(times))
         bias = ops.where(times > 0, ops.log(ops.maximum(times, 1.0)), visibility.HIDDEN)
         bias = ops.transpose(ops.repeat(bias, size, axis=2)[..., :length], (1, 0, 2))
-        places = ops.expand_dims(ops.arange(length, dtype="int32"), 0) if queries is None else queries
+        places: Tensor = ops.expand_dims(ops.arange(length, dtype="int32"), 0) if queries is None else queries
         return ops.transpose(gather(bias, places // size), (0, 2, 1, 3))
 
     def over_blocks(self, x: Tensor, row: Row, training: bool) -> tuple[Tensor, Tensor]:
@@ -242,5 +242,5 @@ class SparseAttention(Attention):
             seen = seen * ops.cast(ops.equal(ops.expand_dims(own, -1), keys), "float32")
         return (1.0 - seen) * visibility.HIDDEN
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "sparse": self.sparse, "longest": self.longest, "seed": self.seed}

@@ -5,7 +5,6 @@ T5, umT5 and MPNet read it.
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 from keras import ops
@@ -15,6 +14,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import choose, gather, look_up
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.readout import Queries
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ class DistanceTable(Table):
     def call(self, queries: Tensor, keys: Tensor) -> Tensor:
         return by_head(self.table, bucketed(self.settings, self.both_sides, queries, keys))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         raise NotImplementedError("a table of distances is a part of a stack, whose Spec describes it")
 
 

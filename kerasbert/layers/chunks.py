@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 from keras import ops
 
@@ -123,9 +122,9 @@ class Visible:
         causal: bool, whether a token sees only itself and those before it.
     """
 
-    real: Any = None
-    pieces: Any = None
-    matrix: Any = None
+    real: Tensor | None = None
+    pieces: Tensor | None = None
+    matrix: Tensor | None = None
     causal: bool = False
 
     def padded(self, missing: Tensor, length: Tensor) -> "Visible":

@@ -1,7 +1,8 @@
 """What a block is told beside its input."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from keras import ops
 
@@ -9,6 +10,9 @@ from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import gather, pick
 from kerasbert.layers.readout import Queries, first
+
+if TYPE_CHECKING:
+    from kerasbert.layers.cache import Cache, LayerCache, Made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Context:
     scoring: Any = None
     source: Tensor | None = None
     source_bias: Tensor | None = None
-    cache: Any = None
+    cache: "Cache | LayerCache | None" = None
     position_ids: Tensor | None = None
 
     def of(self, queries: Queries) -> "Context":
@@ -53,8 +57,8 @@ class Context:
         if queries is None:
             return self
         if not isinstance(queries, str):
-            queries = ops.cast(queries, "int32")
-            queries = ops.expand_dims(queries, 1) if len(queries.shape) == 1 else queries
+            places: Tensor = ops.cast(queries, "int32")
+            queries = ops.expand_dims(places, 1) if len(places.shape) == 1 else places
         elif queries != "first":
             raise InputError(f"queries must be 'first', int positions [B, P] or [B], or None. Received: {queries!r}")
         bias = self.bias
@@ -76,27 +80,28 @@ class Context:
         Args:
             length: int S, or a scalar tensor.
         """
-        keys = length if self.cache is None or self.cache.column is None else self.cache.places
+        of_stack = cast("Cache | None", self.cache)
+        keys = length if of_stack is None or of_stack.column is None else of_stack.places
         if self.position_ids is not None:
             return ops.cast(self.position_ids, "int32"), keys
         return ops.expand_dims(ops.arange(length, dtype="int32"), 0), keys
 
     def of_layer(self, layer: int) -> "Context":
         """The context of one layer: its part of the cache and of the memory."""
-        own = {} if self.cache is None else {"cache": self.cache.layers[layer]}
+        own: dict[str, object] = {} if self.cache is None else {"cache": cast("Cache", self.cache).layers[layer]}
         own |= {"memory": self.memory[layer]} if isinstance(self.memory, tuple) else {}
         return dataclasses.replace(self, **own) if own else self
 
     @property
-    def at(self) -> dict[str, Any]:
+    def at(self) -> Mapping[str, object]:
         """Further arguments of a block's (self-)attention: for `Attention.scores`, and where keys and values are kept."""
-        cache = {} if self.cache is None else {"cache": self.cache.own}
+        cache = {} if self.cache is None else {"cache": cast("LayerCache", self.cache).own}
         return cache if self.scoring is None else {"scoring": self.scoring, "queries": self.queries, **cache}
 
     @property
-    def source_at(self) -> dict[str, Any]:
+    def source_at(self) -> Mapping[str, "Made | None"]:
         """Further arguments of a block's attention to the source."""
-        return {} if self.cache is None else {"cache": self.cache.source}
+        return {} if self.cache is None else {"cache": cast("LayerCache", self.cache).source}
 
 
 def select(x: Tensor, queries: Queries) -> Tensor:

@@ -11,7 +11,6 @@ Differs: in equation (4) the position to content term has P(j, i). The released 
 """
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from keras import ops
@@ -24,6 +23,7 @@ from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.readout import Queries
 from kerasbert.layers.relative import aligned, in_order
+from kerasbert.storage.json_view import Json
 
 C2P, P2C = TERMS = ("c2p", "p2c")
 
@@ -132,10 +132,14 @@ class DisentangledAttention(Attention):
             scoring = dataclasses.replace(scoring, table=table)
         return super().attend(x, key, value, bias, training, scoring=scoring, queries=queries, **at)
 
-    def scores(self, query: Tensor, key: Tensor, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Tensor:
+    def scores(
+        self, query: Tensor, key: Tensor, *, scoring: Distances | None = None, queries: Queries = None, **at: object
+    ) -> Tensor:
         scale = (self.head_size * (1 + len(self.terms))) ** -0.5
         query = query * ops.cast(scale, query.dtype)
         found = ops.cast(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), "float32")
+        if scoring is None:  # without terms: where there are some, `attend` asks for it
+            return found
         if C2P in self.terms:
             found = found + ops.cast(self.to_positions(query, scoring, queries), "float32")
         if P2C in self.terms:
@@ -177,6 +181,6 @@ class DisentangledAttention(Attention):
         vectors = self.split(projection(ops.expand_dims(distances.vectors(apart), 0)))
         return ops.transpose(vectors, (0, 1, 3, 2))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         config = {"terms": self.terms, "shared": self.shared, "key_bias": self.key_bias}
         return {**super().get_config(), **config, "table_dropout": self.table_rate}

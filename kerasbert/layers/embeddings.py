@@ -15,13 +15,14 @@ from kerasbert.layers.initial import Normal
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import Json
 
 
 class Table(keras.layers.Layer):
     """Learned vectors by id: int [...] -> [..., width]. Trainable weights: rows*width."""
 
     quantizer: Any = None  # see Linear
-    added: Any = None  # see `adding`
+    added: Tensor = None  # see `adding`
 
     def __init__(self, rows: int, width: int, initializer: float = 0.02, **kwargs) -> None:
         # the rows that are read are cast, not the whole table
@@ -38,7 +39,7 @@ class Table(keras.layers.Layer):
         x = ops.cast(read(table, ids), self.compute_dtype)
         return x if self.added is None else x + ops.cast(self.added, x.dtype)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "rows": self.rows, "width": self.width, "initializer": self.initializer}
 
 
@@ -82,11 +83,11 @@ class Sinusoids(keras.layers.Layer):
     def call(self, ids) -> Tensor:
         return gather(self.table, ids)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "rows": self.rows, "width": self.width}
 
 
-def positions(spec: Spec, width: int, **kwargs: Any) -> Table | Sinusoids | None:
+def positions(spec: Spec, width: int, **kwargs) -> Table | Sinusoids | None:
     """The built layer `positions` of a Spec, or None where it has none: `embeddings.kind`."""
     if spec.embeddings.kind == "none":
         return None

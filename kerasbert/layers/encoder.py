@@ -18,7 +18,7 @@ named on the right.
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Self
 
 import keras
 from keras import ops
@@ -33,6 +33,7 @@ from kerasbert.layers.embeddings import Embeddings
 from kerasbert.layers.heads import LabelHead, MaskedLM, Pooler
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import Json
 
 
 def serializable(kind: type, module: str | None = None) -> type:
@@ -67,7 +68,7 @@ class SpecModel(keras.Model):
         """Make and build the parts."""
         raise NotImplementedError
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         name = self.model_name or registry.family_of(self).name
         return super().get_config() | {"model": name, "spec": specs.to_dict(self.spec)}
 

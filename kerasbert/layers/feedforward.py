@@ -12,6 +12,7 @@ from kerasbert.layers.backend_fused import ByHand, column_sums, with_derivative
 from kerasbert.layers.backend_graph import recompute
 from kerasbert.layers.initial import Normal
 from kerasbert.layers.random import Dropout, drop
+from kerasbert.storage.json_view import Json
 
 ACTIVATIONS = {
     "gelu": gelu,
@@ -103,7 +104,7 @@ class Linear(keras.layers.Layer):
     def compute_output_shape(self, shape) -> tuple[int | None, ...]:
         return (*shape[:-1], self.width)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         config = {"width": self.width, "initializer": self.initializer, "use_bias": self.use_bias}
         return {**super().get_config(), **config}
 
@@ -166,7 +167,7 @@ class FeedForward(keras.layers.Layer):
         """The outer map of what the first one gives, times what the gate opens for, if there is one."""
         return self.outer(drop(y * linear[0] if linear else y, key, self.rate))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         config = {"width": self.width, "activation": GATED * self.gated + self.activation, "dropout": self.rate}
         config |= {"initializer": self.initializer, "output_initializer": self.output_initializer}
         return {**super().get_config(), **config, "use_bias": self.use_bias}

@@ -1,12 +1,11 @@
 """Grouped-query attention (Ainslie et al., 2023, section 2.2)."""
 
-from typing import Any
-
 from keras import ops
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.backend import reshape
+from kerasbert.storage.json_view import Json
 
 
 class GroupedAttention(Attention):
@@ -33,10 +32,10 @@ class GroupedAttention(Attention):
         key, values = (ops.transpose(x, (0, 2, 1, 3)) for x in split)
         return key, values
 
-    def scores(self, query: Tensor, key: Tensor, **at: Any) -> Tensor:
+    def scores(self, query: Tensor, key: Tensor, **at: object) -> Tensor:
         return self._of_heads(super().scores(self._of_groups(query), key, **at), query)
 
-    def weighted(self, weights: Tensor, value: Tensor, **at: Any) -> Tensor:
+    def weighted(self, weights: Tensor, value: Tensor, **at: object) -> Tensor:
         return self._of_heads(super().weighted(self._of_groups(weights), value, **at), weights)
 
     def _of_groups(self, x: Tensor) -> Tensor:
@@ -48,5 +47,5 @@ class GroupedAttention(Attention):
         """[B, G, N/G*Q, ...] -> [B, N, Q, ...], with the heads and rows of `other`."""
         return reshape(x, (*ops.shape(other)[:3], ops.shape(x)[-1]))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "groups": self.groups}

@@ -1,7 +1,7 @@
 """What sits on an encoder: predictions of tokens, of sentences, of labels."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import keras
 from keras import ops
@@ -15,6 +15,7 @@ from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.readout import first
 from kerasbert.spec import Spec
+from kerasbert.storage.json_view import Json
 
 
 def tied_logits(x: Tensor, table: Tensor) -> Tensor:
@@ -82,7 +83,10 @@ class GeluMaskedLM(MaskedLM):
     own_activation = "gelu"
 
 
-def token_head(kind: type, spec: Spec, name: str = "mlm", **kwargs: Any) -> keras.layers.Layer:
+Head = TypeVar("Head", bound=keras.layers.Layer)
+
+
+def token_head(kind: Callable[..., Head], spec: Spec, name: str = "mlm", **kwargs) -> Head:
     """A head of that class which predicts the tokens of a Spec's vocabulary: MaskedLM, or one with its arguments."""
     width = spec.embeddings.width or spec.hidden
     activation = spec.feedforward.activation.removeprefix(GATED)
@@ -141,7 +145,7 @@ class HeadedModel(keras.Model):
         """The body's Spec."""
         return self.body.spec
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         raise NotImplementedError(
             "a model of pretraining cannot be saved as .keras: save its encoder, or all of it by kerasbert.checkpoints"
         )

@@ -1,8 +1,7 @@
 """What weights begin as."""
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import keras
 from keras import ops
@@ -26,5 +25,5 @@ def unset() -> Iterator[None]:
 class Normal(keras.initializers.TruncatedNormal):
     """Keras' truncated normal; zeros within `unset`, and the initializers after it draw what they always do."""
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Sequence[int], dtype: str | None = None) -> Tensor:
         return ops.zeros(shape, dtype) if _unset else super().__call__(shape, dtype)

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from keras import ops
 
@@ -21,7 +20,7 @@ DECODER_LAYERS = 2  # section 4.2
 class Decoding(Context):
     """Of x [B, P, H], states of some queries that read others' states. Args: as Context; states: float [B, S, H]."""
 
-    states: Any = None
+    states: Tensor = None
 
     def rows(self, x: Tensor) -> Tensor:
         return x

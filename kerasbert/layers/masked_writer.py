@@ -15,7 +15,6 @@ Differs: s2s-ft lets a tenth of the [MASK]s be the token itself and a tenth a ra
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 from keras import ops
@@ -161,8 +160,8 @@ class _Beside(Column):
 class _PairCache(Cache):
     """A cache whose steps read a token and a [MASK] behind it."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, state: Mapping[str, Tensor], layers: int, places: int, column: Tensor) -> None:
+        super().__init__(state, layers, places, column)
         own = (each.own for each in self.layers)
         self.layers = [LayerCache(_Beside(each.key, each.value, each.here), None) for each in own]
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from keras import ops
 
@@ -48,8 +47,8 @@ class Memory:
         mask: float32 [B, M], 1 = a token; None where all are.
     """
 
-    layers: tuple[Any, ...]
-    mask: Any = None
+    layers: tuple[Tensor, ...]
+    mask: Tensor | None = None
 
     @classmethod
     def empty(cls, rows: int, places: int, layers: int, hidden: int, dtype: str) -> "Memory":

@@ -2,13 +2,15 @@
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import TypeVar
 
 import keras
 import numpy as np
 from keras import ops
 
 from kerasbert.inputs import Tensor
+
+Built = TypeVar("Built", bound=keras.Model)
 
 
 def names(model: keras.layers.Layer) -> dict[str, Tensor]:
@@ -43,7 +45,7 @@ def copied(variable: keras.Variable) -> np.ndarray:
     return np.asarray(ops.convert_to_tensor(variable).numpy())
 
 
-def sharing(build: Callable[[], Any], base: Any, own: Collection[str]) -> Any:
+def sharing(build: Callable[[], Built], base: keras.Model, own: Collection[str]) -> Built:
     """A model whose weights are those of `base` in memory, the very same, but for the names in `own` and what it has not.
 
     Keras has no public way to build a model around variables that are there: `_value` is what a variable holds, None

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 from keras import ops
@@ -12,6 +12,10 @@ from kerasbert.layers.backend import fused
 from kerasbert.layers.backend_fused import ByHand, column_sums, row_sums
 from kerasbert.layers.backend_graph import own_gradient
 from kerasbert.layers.random import drop
+from kerasbert.storage.json_view import Json
+
+if TYPE_CHECKING:
+    from kerasbert.layers.quantizer import Quantizer
 
 
 def normalise(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) -> Tensor:
@@ -115,7 +119,7 @@ class LayerNorm(keras.layers.Layer):
     """
 
     use_bias: bool = True  # whether beta is added
-    quantizer: Any = None  # what marks the result, see Linear
+    quantizer: "Quantizer | None" = None  # what marks the result, see Linear
 
     def __init__(self, epsilon: float = 1e-12, **kwargs) -> None:
         super().__init__(**kwargs)
@@ -143,7 +147,7 @@ class LayerNorm(keras.layers.Layer):
     def compute_output_shape(self, shape) -> tuple[int | None, ...]:
         return shape
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "epsilon": self.epsilon}
 
 
@@ -205,7 +209,7 @@ class RMSNorm(keras.layers.Layer):
     def compute_output_shape(self, shape) -> tuple[int | None, ...]:
         return shape
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "epsilon": self.epsilon}
 
 

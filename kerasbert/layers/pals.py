@@ -1,11 +1,10 @@
 """Projected attention layers: what a task has of its own in every layer of an encoder that several tasks share."""
 
-from typing import Any
-
 from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.context import Context
 from kerasbert.layers.feedforward import ACTIVATIONS, Linear
+from kerasbert.storage.json_view import Json
 
 
 class ProjectedAttention(Attention):
@@ -61,7 +60,7 @@ class ProjectedAttention(Attention):
         y, _ = super().call(context.rows(small), context.bias, source, training=training)
         return ACTIVATIONS["gelu"](y)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         config = super().get_config()
         del config["use_bias"], config["output_initializer"]
         return config | {"hidden": self.hidden, "units": self.units}

@@ -1,7 +1,6 @@
 """Sequences that become shorter between layers (Dai et al., 2020, Funnel-Transformer, section 2.2), and their distances."""
 
 import dataclasses
-from typing import Any
 
 from keras import ops
 
@@ -27,8 +26,8 @@ class Level:
         packed: bool, whether pieces see themselves alone.
     """
 
-    ids: Any
-    segments: Any = None
+    ids: Tensor
+    segments: Tensor | None = None
     step: int = 1
     apart: bool = True
     cut: bool = True
@@ -118,14 +117,14 @@ class Distances:
         places: int32 [B or 1, P], which of the rows the queries are; None for all.
     """
 
-    rows: Any
-    keys: Any
+    rows: int | Tensor
+    keys: int | Tensor
     step: int
     stride: int
     apart: bool
     width: int
-    same: Any = None
-    places: Any = None
+    same: Tensor | None = None
+    places: Tensor | None = None
 
     def of(self, queries: Queries) -> "Distances":
         """The same for these rows alone: None for all, "first" or int [B, P]."""
@@ -181,7 +180,7 @@ class PooledAttention(RelativeAttention):
     Trainable weights: 5*H*N*D + 2*N*D + H of the maps and W_r, 3*N*D of u, v and s, 2*N*D of the segments.
     """
 
-    def __init__(self, *args: Any, factorized: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *args, factorized: bool = False, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         self.factorized = factorized
 
@@ -192,8 +191,8 @@ class PooledAttention(RelativeAttention):
         super().build(shape)
         self.segment_bias, self.segments = self.head_weight("segment_bias"), self.head_weight("segments", 2)
 
-    def scores(self, query, key, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Tensor:
-        told: Distances = scoring.of(queries)
+    def scores(self, query, key, *, scoring: Distances, queries: Queries = None, **at: object) -> Tensor:
+        told = scoring.of(queries)
         query = query * ops.cast(self.head_size**-0.5, query.dtype)
         content = ops.matmul(self.biased(query, self.content_bias), ops.transpose(key, (0, 1, 3, 2)))
         of_place = self.biased(query, self.position_bias)
@@ -223,5 +222,5 @@ class PooledAttention(RelativeAttention):
         right = ops.concatenate([key_cosine, key_sine], axis=-1)
         return ops.matmul(ops.concatenate(left, axis=-1), ops.transpose(right))
 
-    def attend(self, x, key, value, bias=None, training=False, **at: Any) -> tuple:
+    def attend(self, x, key, value, bias=None, training=False, **at: object) -> tuple:
         return super(RelativeAttention, self).attend(x, key, value, bias, training, **at)

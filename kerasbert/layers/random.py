@@ -11,7 +11,6 @@ import hashlib
 import math
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import keras
 import numpy as np
@@ -20,6 +19,7 @@ from keras import ops
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import argmax
 from kerasbert.layers.backend_graph import traced_once
+from kerasbert.storage.json_view import Json
 
 _GOLDEN, _SECOND, _FIRST = 0x9E3779B9, 0x846CA68B, 0x7FEB352D
 
@@ -38,7 +38,7 @@ def _mix(x: Tensor) -> Tensor:
     return _shift(x, 16)
 
 
-def key(*words: Any) -> Tensor:
+def key(*words: int | str | Tensor) -> Tensor:
     """Fold words into a two-word key.
 
     Args:
@@ -159,7 +159,7 @@ class _Tape:
     def __init__(self, values: list[Tensor], replay: bool, parent: "_Tape | None") -> None:
         self.values, self.left, self.parent = values, iter(values) if replay else None, parent
 
-    def draw(self, make: Callable[[], Any]) -> Tensor:
+    def draw(self, make: Callable[[], Tensor]) -> Tensor:
         if self.left is not None:
             return next(self.left)
         self.values.append(make() if self.parent is None else self.parent.draw(make))
@@ -172,7 +172,7 @@ _tapes: list[_Tape] = []
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Tensor]]:
     """Within it, what `drawn` gives is noted in the list."""
-    values: list[Any] = []
+    values: list[Tensor] = []
     _tapes.append(_Tape(values, False, _tapes[-1] if _tapes else None))
     try:
         yield values
@@ -190,7 +190,7 @@ def replayed(values: list[Tensor]) -> Iterator[None]:
         _tapes.pop()
 
 
-def drawn(make: Callable[[], Any]) -> Tensor:
+def drawn(make: Callable[[], Tensor]) -> Tensor:
     """What a pass decides at random: `make()`, or what it gave in the pass that is replayed."""
     return _tapes[-1].draw(make) if _tapes else make()
 
@@ -266,7 +266,7 @@ class Dropout(keras.layers.Layer):
         key = self.key(x, training)
         return x if key is None else drop(x, key, self.rate, first * math.prod(x.shape[2:]))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "rate": self.rate, "shared": self.shared}
 
 

@@ -1,6 +1,6 @@
 """One vector a row, of the vectors of its tokens."""
 
-from typing import Any
+from typing import Literal
 
 from keras import ops
 
@@ -8,7 +8,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import pick
 from kerasbert.poolings import readouts_of
 
-Queries = Any  # None for all, "first", int [B, P], or int [B] for one a row
+Queries = Tensor | Literal["first"] | None  # None for all, "first", int [B, P], or int [B] for one a row
 
 
 def readout(outputs: Tensor, mask: Tensor, kind: str, begin: int = 0) -> Tensor:

@@ -10,8 +10,7 @@ Not keras.layers.LSTM: its dropout is Keras' (the same mask on every replica), a
 """
 
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import keras
 from keras import ops
@@ -20,7 +19,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import TENSORFLOW, differentiated, gradients, project, reverse_rows, scan
 from kerasbert.layers.random import Dropout
 
-State = tuple[Any, ...]
+State = tuple[Tensor, ...]
 
 
 class Recurrent(keras.layers.Layer):
@@ -65,7 +64,7 @@ class Recurrent(keras.layers.Layer):
         """The state after one time: x, product float32 [B, G], the input's and the state's; states [B, width]."""
         raise NotImplementedError
 
-    def cell_weights(self) -> tuple[Any, ...]:
+    def cell_weights(self) -> tuple[Tensor, ...]:
         """What `cell` reads besides, in the compute type."""
         return ()
 
@@ -74,11 +73,11 @@ class Recurrent(keras.layers.Layer):
         matrix = ops.convert_to_tensor(self.recurrent_kernel)
         return self.dropout(ops.expand_dims(matrix, 0), training=training)[0] if self.weight_drop else matrix
 
-    def loop_weights(self, training: bool = False) -> tuple[Any, tuple[Any, ...]]:
+    def loop_weights(self, training: bool = False) -> tuple[Tensor, tuple[Tensor, ...]]:
         """What h is multiplied with before `cell`, and what `cell` reads besides."""
         return ops.cast(self.matrix(training), self.compute_dtype), self.cell_weights()
 
-    def empty(self, rows: Any) -> State:
+    def empty(self, rows: int | Tensor) -> State:
         """The state where nothing stands before: zeros [rows, width]."""
         return tuple(ops.zeros((rows, width), "float32") for width in self.widths)
 
@@ -244,7 +243,7 @@ class ResetBeforeGRU(Recurrent):
         return ((1 - z) * state[0] + z * n,)
 
 
-def _orthogonal_blocks(shape: tuple[int, int], dtype: Any = None) -> Any:
+def _orthogonal_blocks(shape: tuple[int, int], dtype: str | None = None) -> Tensor:
     """Square orthogonal matrices side by side: [U, kU]."""
     units = shape[0]
     blocks = [keras.initializers.Orthogonal()((units, units), dtype=dtype) for _ in range(shape[1] // units)]
@@ -266,16 +265,16 @@ def reversed_rows(x: Tensor, mask: Tensor = None) -> Tensor:
 
 
 def recur(
-    cell: Any,
+    cell: Callable[..., State],
     x: Tensor,
-    matrix: Any,
+    matrix: Tensor,
     state: State,
     weights: Sequence[object] = (),
     *,
-    real: Any = None,
-    kept: Any = None,
+    real: Tensor | None = None,
+    kept: Tensor | None = None,
     reverse: bool = False,
-) -> tuple[Any, State]:
+) -> tuple[Tensor, State]:
     """The loop over time: state' = cell(x_t, h @ matrix, state, *weights).
 
     Args:
@@ -318,7 +317,7 @@ class _Loop:
     def __init__(self, cell, real, kept, reverse, count):
         self.cell, self.real, self.kept, self.reverse, self.count = cell, real, kept, reverse, count
 
-    def _masks(self) -> list[Any]:
+    def _masks(self) -> list[Tensor]:
         return [mask for mask in (self.real, self.kept) if mask is not None]
 
     def _step(self, x, product, before, weights, real):

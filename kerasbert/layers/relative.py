@@ -7,7 +7,6 @@ Transformer-XL (distances from K - 1 down to 0) and XLNet (from K down to -Q + 1
 """
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from keras import ops
@@ -66,14 +65,14 @@ class Relative:
         seen: float [B, Q, 1], 0 for queries that see nothing, which then get zeros; None where all see something.
     """
 
-    vectors: Any
-    keys: Any
-    memory: Any = 0
+    vectors: Tensor
+    keys: Tensor
+    memory: Tensor = 0
     ordered: bool = True
-    places: Any = None
-    backward: Any = None
-    other: Any = None
-    seen: Any = None
+    places: Tensor | None = None
+    backward: Tensor | None = None
+    other: Tensor | None = None
+    seen: Tensor | None = None
 
     def of(self, queries: Queries) -> "Relative":
         """The same for these rows of x alone: None for all, "first" or int [B, P]."""
@@ -148,8 +147,8 @@ class RelativeAttention(Attention):
     Trainable weights: of its parent, H*N*D of W_r and 2*N*D where u and v are not shared.
     """
 
-    content_bias: Any
-    position_bias: Any
+    content_bias: Tensor
+    position_bias: Tensor
 
     def build(self, shape) -> None:
         super().build(shape)
@@ -166,7 +165,7 @@ class RelativeAttention(Attention):
         normal = Normal(stddev=self.initializer)
         return self.add_weight(shape=(*more, self.heads, self.head_size), initializer=normal, name=name)
 
-    def scores(self, query: Tensor, key: Tensor, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Tensor:
+    def scores(self, query: Tensor, key: Tensor, *, scoring: Relative, queries: Queries = None, **at: object) -> Tensor:
         positions = scoring.of(queries)
         # all terms are scaled: 1/sqrt(D) on the queries and on what is added to them
         query = query * ops.cast(self.head_size**-0.5, query.dtype)
@@ -185,7 +184,7 @@ class RelativeAttention(Attention):
         bias=None,
         training=False,
         *,
-        scoring: Any = None,
+        scoring: Relative | None = None,
         queries: Queries = None,
         **at,
     ) -> tuple:

@@ -8,7 +8,6 @@ the last bit, which can be another bucket.
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -33,7 +32,10 @@ class Reversible:
     chunk: int = 0
 
 
-def in_pieces(fn: Callable[[Any, Any], Any], x: Tensor, size: int) -> Tensor:
+OfTokens = Callable[[Tensor, Tensor], Tensor]  # (x [B, P, H], the number of its first token) -> [B, P, H]
+
+
+def in_pieces(fn: OfTokens, x: Tensor, size: int) -> Tensor:
     """A function of single tokens, of `size` tokens at once (section 3, "Chunking"): [B, S, H] -> [B, S, H].
 
     Args:
@@ -62,7 +64,7 @@ class Half:
         size: int, tokens that are computed together; 0 for all.
     """
 
-    def __init__(self, fn: Callable[[Any, Any], Any], layers: Sequence[keras.layers.Layer], size: int = 0) -> None:
+    def __init__(self, fn: OfTokens, layers: Sequence[keras.layers.Layer], size: int = 0) -> None:
         self.fn, self.size = fn, size
         known = {id(weight): weight for layer in layers for weight in layer.weights}
         self.weights = list(known.values())

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 from keras import ops
@@ -15,6 +15,9 @@ from kerasbert.layers.feedforward import ACTIVATIONS, FeedForward
 from kerasbert.layers.initial import Normal
 from kerasbert.layers.lsh import LocalAttention, LSHAttention, Visible
 from kerasbert.layers.reversible import Half, in_pieces
+
+if TYPE_CHECKING:
+    from kerasbert.models.reformer import ReformerSpec
 
 
 class ReformerFeedForward(FeedForward):
@@ -41,7 +44,7 @@ class ReformerBlock(Block):
     Call: x [B, S, 2 H], x1 and x2 side by side -> (y [B, Q, 2 H], probabilities or None). The streams are float32.
     """
 
-    def __init__(self, *, spec: Any, **kwargs) -> None:
+    def __init__(self, *, spec: "ReformerSpec", **kwargs) -> None:
         super().__init__(autocast=False, **kwargs)
         self.spec = spec
 
@@ -51,12 +54,12 @@ class ReformerBlock(Block):
     def attention_class(self, heads, head_size, dropout, *initializers, **kwargs) -> Callable:
         """Of the layer's kind."""
         kind, lsh = self.spec.layer_kinds[self.layer], self.spec.lsh
-        about: dict[str, Any] = {**kwargs, "use_bias": False, "chunks": self.spec.chunks(kind)}
+        kwargs |= {"use_bias": False, "chunks": self.spec.chunks(kind)}
         if kind == "local":
-            return LocalAttention(heads, head_size, dropout, *initializers, **about)
+            return LocalAttention(heads, head_size, dropout, *initializers, **kwargs)
         own = {"rounds": lsh.rounds, "across": lsh.across, "seed": lsh.seed, "layer": self.layer}
         sizes = heads, head_size, self.spec.lsh_dropout
-        return LSHAttention(*sizes, *initializers, buckets=self.spec.buckets, **own, **about)
+        return LSHAttention(*sizes, *initializers, buckets=self.spec.buckets, **own, **kwargs)
 
     def feedforward_class(self, *sizes, **kwargs) -> Callable:  # its dropout is the block's
         return ReformerFeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)

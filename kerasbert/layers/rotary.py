@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from keras import ops
@@ -12,6 +11,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.context import Context, select
 from kerasbert.layers.readout import Queries
+from kerasbert.storage.json_view import Json
 
 
 def rotate(x: Tensor, places: Tensor, theta: float, interleaved: bool = False) -> Tensor:
@@ -70,7 +70,9 @@ class RotaryAttention(Attention):
         super().__init__(*args, **kwargs)
         self.theta, self.interleaved = theta, interleaved
 
-    def scores(self, query: Tensor, key: Tensor, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Tensor:
+    def scores(
+        self, query: Tensor, key: Tensor, *, scoring: Tensor | None = None, queries: Queries = None, **at: object
+    ) -> Tensor:
         assert scoring is not None, "a rotary attention needs scoring, the places of the tokens"
         of_query = scoring if queries is None else select(ops.expand_dims(scoring, -1), queries)[..., 0]
         return super().scores(self.turned(query, of_query), self.turned(key, scoring), **at)
@@ -79,5 +81,5 @@ class RotaryAttention(Attention):
         """x [B, N, S, D] rotated by places [B or 1, S]."""
         return rotate(x, places, self.theta, self.interleaved)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "theta": self.theta, "interleaved": self.interleaved}

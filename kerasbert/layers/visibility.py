@@ -1,7 +1,6 @@
 """Who may look at whom: boolean masks [B, Q, K], True = may look, and-ed together and turned into one bias, once."""
 
 import functools
-from typing import Any
 
 from keras import ops
 
@@ -105,7 +104,7 @@ def with_memory(visible: Tensor, past: Tensor, size: Tensor, places: Tensor) -> 
     return ops.concatenate(list(parts), axis=2)
 
 
-def both(*visible: Any) -> Tensor:
+def both(*visible: Tensor | None) -> Tensor:
     """What all of them allow: bool [B or 1, Q or 1, K] each -> the and of them; None allows everything.
 
     >>> both(None, None) is None

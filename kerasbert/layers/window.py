@@ -7,7 +7,6 @@ length and not with its square. It is made of pad, reshape and concat: no gather
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from keras import ops
@@ -19,6 +18,7 @@ from kerasbert.layers.attention import Attention, attention_weights
 from kerasbert.layers.backend import choose, pick, project, reshape
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.readout import Queries
+from kerasbert.storage.json_view import Json
 
 LOCAL = ("query", "key", "value")
 GLOBAL = ("query_global", "key_global", "value_global")
@@ -70,7 +70,7 @@ class Pattern:
     dense: bool = False
     kept: dict = dataclasses.field(default_factory=dict)
 
-    def once(self, make: Callable[..., Tensor], *key: Any) -> Tensor:
+    def once(self, make: Callable[..., Tensor], *key: Queries | int) -> Tensor:
         """`make(*key)`, one for all layers that ask alike."""
         if any(map(_positions, key)):
             return make(*key)
@@ -217,7 +217,7 @@ class WindowAttention(Attention):
         if pattern.dense or pattern.matrix is not None or self.dilation > 1:
             return True
         length, size = pattern.length, self.window // 2
-        if queries is not None and not _positions(queries):
+        if isinstance(queries, str):
             return True
         rows = length if queries is None else queries.shape[1]
         if not isinstance(length, int) or rows is None:
@@ -323,7 +323,7 @@ class WindowAttention(Attention):
         # a product, for XNNPACK has no broadcast: the graph would fall in two
         return ops.expand_dims(x, 1) * ops.ones((count, 1, 1, 1), x.dtype)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "window": self.window, "dilation": self.dilation}
 
 

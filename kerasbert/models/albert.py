@@ -12,7 +12,6 @@ middle (`objectives.select.ngrams`, with numbers).
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.names import Class
@@ -48,7 +47,7 @@ class AlbertPretraining(BertPretraining):
     """Masked LM over n-grams + sentence order."""
 
     packing = "order"
-    defaults: Mapping[str, Any] = {"select": "ngrams"}
+    defaults: Mapping[str, object] = {"select": "ngrams"}
 
 
 def _size(layers: int, hidden: int, heads: int) -> dict[str, int]:

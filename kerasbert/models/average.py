@@ -14,8 +14,6 @@ layers and word dropout (Iyyer et al., sections 3 and 4); here `dropout` is in t
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from keras import ops
@@ -25,6 +23,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
 from kerasbert.registry import Family, register
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.regex import PAD, START, UNKNOWN, RegexWords
 from kerasbert.text.split import WORD
@@ -71,8 +70,10 @@ class Average(SpecModel):
     Trainable weights: VH.
     """
 
+    spec: AverageSpec
+
     def build(self, shape=None) -> None:
-        spec: Any = self.spec
+        spec = self.spec
         self.table = Table(
             spec.embeddings.vocabulary, spec.hidden, spec.initializer, name="embeddings", dtype=self.dtype_policy
         )
@@ -92,7 +93,7 @@ class Average(SpecModel):
 
     def _weight(self, inputs) -> Tensor:
         """What each token counts: float32 [B, S]; None where all count the same."""
-        spec: Any = self.spec
+        spec = self.spec
         if not spec.embeddings.left_out:
             return None
         ids, real = inputs["token_ids"], ops.cast(inputs["padding_mask"], "float32")
@@ -103,7 +104,7 @@ class Average(SpecModel):
         return kept * count / ops.maximum(left, 1.0)
 
 
-def of_vectors(vectors: WordVectors, about: Mapping[str, Any]) -> tuple[AverageSpec, dict[str, np.ndarray], Tokenizer]:
+def of_vectors(vectors: WordVectors, about: JsonMap) -> tuple[AverageSpec, dict[str, np.ndarray], Tokenizer]:
     """What a model of these vectors is made of.
 
     Args:

@@ -19,8 +19,8 @@ Differs: the paper's counts are of the output without that map.
 
 import dataclasses
 import functools
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from keras import ops
@@ -97,9 +97,11 @@ class BertStack(Stack):
         embeddings: another stack's, shared, or None.
     """
 
-    def __init__(self, spec: specs.Spec, kind: Any, embeddings: Embeddings | None = None, **kwargs) -> None:
+    def __init__(
+        self, spec: specs.Spec, kind: Callable[..., Block], embeddings: Embeddings | None = None, **kwargs
+    ) -> None:
         super().__init__(spec, kind, **kwargs)
-        self.embeddings: Any = embeddings
+        self.embeddings = embeddings
 
     def build(self, shape=None) -> None:
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
@@ -112,8 +114,10 @@ class BertStack(Stack):
         self.blocks = stack(spec, self.kind, **kwargs)
 
     def embed(self, x: Tensor, position_ids: Tensor | None = None, training: bool = False) -> Tensor:
+        assert self.embeddings is not None
         x = self.embeddings.sum(x, None, position_ids)
-        x = self.embeddings.norm(x, dropout=self.dropout, training=training)
+        norm = self.embeddings.norm
+        x = self.dropout(x, training=training) if norm is None else norm(x, dropout=self.dropout, training=training)
         return x if self.embeddings.projection is None else self.embeddings.projection(x)
 
 
@@ -125,7 +129,7 @@ class Bert2Bert(EncoderDecoder):
     """
 
     first_token = "cls"
-    token_head: type = MaskedLM
+    token_head: type[MaskedLM] = MaskedLM
     spec: Bert2BertSpec
 
     def _build(self) -> None:
@@ -138,13 +142,13 @@ class Bert2Bert(EncoderDecoder):
         self.decoder_stack = BertStack(spec.of_decoder(), kind, embeddings, name="decoder", **kwargs)
         self.decoder_stack.build()
         if spec.output.transform:
-            self.head: Any = token_head(self.token_head, spec, name="output", **kwargs)
+            self.head = token_head(self.token_head, spec, name="output", **kwargs)
             self.head.build((None, None, spec.hidden))
         else:
             self.head = Bias(name="output", dtype="float32")
             self.head.build((None, None, spec.embeddings.vocabulary))
 
-    def _sharing(self, layer: int, **settings: Any) -> DecoderBlock:
+    def _sharing(self, layer: int, **settings) -> DecoderBlock:
         """A block of the decoder with the sublayers of the encoder's in the same place."""
         made = DecoderBlock(layer=layer, **settings)
         for name in SUBLAYERS:
@@ -158,14 +162,15 @@ class Bert2Bert(EncoderDecoder):
     @property
     def table(self) -> Tensor:
         """The decoder's table of tokens [V, E]."""
+        assert self.decoder_stack.embeddings is not None
         return self.decoder_stack.embeddings.tokens.table
 
     def logits(self, x: Tensor) -> Tensor:
-        return self.head(x, self.table) if self.spec.output.transform else self.head(tied_logits(x, self.table))
+        return self.head(x, self.table) if isinstance(self.head, MaskedLM) else self.head(tied_logits(x, self.table))
 
     def scaled(self, x: Tensor) -> Tensor:
         """What the rows of `output_rows` are multiplied with: the bias is one column more."""
-        if self.spec.output.transform:
+        if isinstance(self.head, MaskedLM):
             x = self.head.norm(self.head.transform(x, activation=self.head.activation))
         return ops.concatenate([x, ops.ones_like(x[..., :1])], axis=-1)
 
@@ -212,7 +217,7 @@ def made(
         InputError: the encoder is adapted, or has more than BERT's weights.
     """
     family, spec = TARGETS[target], model.spec
-    default: Any = family.spec
+    default = cast(Bert2BertSpec, family.spec)
     if spec != spec.base:
         raise InputError(
             "the encoder is adapted (lora, adapters), and its weights are to begin two stacks: join them first (kb.merged), or "
@@ -221,8 +226,8 @@ def made(
     kept = {path: specs.get(spec, path) for path in specs.paths(type(spec)) if path != "pooler"}
     share = "all" if begun == "bertshare" else named.share if named else default.share
     layers = {} if named is None else {"decoder.layers": named.decoder.layers}
-    new: Any = family.spec.derive({**kept, "share": share, **layers})
-    encoder: Any = built(family, new, name_of(family, new))
+    new = default.derive({**kept, "share": share, **layers})
+    encoder = cast(Bert2Bert, built(family, new, name_of(family, new)))
     own, warm = names(encoder), BEGINNINGS[begun]
     for name, value in names(model).items():
         places = [f"{side}/{name}" for side in ("encoder", "decoder") if f"{side}/{name}" in own]
@@ -261,9 +266,9 @@ SIZES = {name: bert.BERT.sizes[name] for name in ("base", "large", "tiny", "mini
 
 def _family(name: str, of: Family, encoder: type, sizes: tuple[str, ...], *, hf: TwoBerts, **changes: Any) -> Family:
     """A family of two stacks like another family's encoder; `changes` are fields of Family."""
-    halves: dict[str, Any] = {field.name: getattr(of.spec, field.name) for field in dataclasses.fields(specs.Spec)}
+    halves = {field.name: getattr(of.spec, field.name) for field in dataclasses.fields(specs.Spec)}
     halves["pooler"] = False
-    spec: Any = Bert2BertSpec(**halves)
+    spec = Bert2BertSpec(**halves)
     shared = {f"{size}-share": {**of.sizes[size], "share": "all"} for size in ("base", "large")}
     return Family(
         name=name,

@@ -5,7 +5,6 @@ as they were. Chinese words: Cui et al., 2019, Pre-Training with Whole Word Mask
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from kerasbert.models.bert import BERT
 from kerasbert.objectives.bert import BertPretraining
@@ -15,7 +14,7 @@ from kerasbert.registry import register, register_objective
 class WholeWordMasking(BertPretraining):
     """BERT's pretraining, whole words selected."""
 
-    defaults: Mapping[str, Any] = {"select": "words"}
+    defaults: Mapping[str, object] = {"select": "words"}
 
 
 register_objective("wwm", WholeWordMasking)

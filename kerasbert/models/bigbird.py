@@ -17,7 +17,6 @@ checkpoints are read with. `--set sparse.plan=drawn` sees as the paper does. Its
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from keras import ops
 
@@ -120,7 +119,7 @@ class BigBirdDialect(Dialect):
 
     by_call = ("sparse.plan",)
 
-    def write_config(self, config: Json, spec: Any) -> Json:
+    def write_config(self, config: Json, spec: BigBirdSpec) -> Json:
         return config | {"attention_type": "original_full" if spec.sparse.plan == "full" else "block_sparse"}
 
 

@@ -21,7 +21,6 @@ ELECTRA's. Of the released code: all selected tokens are masked.
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 from keras import ops
@@ -32,6 +31,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers import heads, random
 from kerasbert.layers.backend import gather
 from kerasbert.layers.block import stack
+from kerasbert.layers.context import Context
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.heads import HeadedModel, LabelHead
 from kerasbert.layers.norms import LayerNorm
@@ -74,7 +74,7 @@ class Generator(keras.layers.Layer):
         self.mlm = heads.token_head(self.token_head, spec, **kwargs)
         self.mlm.build(shape)
 
-    def call(self, x, batch: Any = None, context: Any = None, table=None, training=False) -> Tensor:
+    def call(self, x, batch: Mapping[str, Tensor], context: Context, table=None, training=False) -> Tensor:
         scoring = dataclasses.replace(context.scoring, table=self.relative_norm(self.relative.table))
         context = dataclasses.replace(context, scoring=scoring)
         x = self.norm(x, dropout=self.dropout, training=training)
@@ -143,8 +143,8 @@ class DebertaV3Model(HeadedModel):
 class DebertaV3Pretraining(ElectraPretraining):
     """The generator's masked LM and the discriminator's replaced token detection, with GDES."""
 
-    defaults: Mapping[str, Any] = {"mask": 1.0, "random": 0.0}
-    of_large: Mapping[str, Any] = {}
+    defaults: Mapping[str, object] = {"mask": 1.0, "random": 0.0}
+    of_large: Mapping[str, object] = {}
     model_class = DebertaV3Model
 
     def heads(self, encoder) -> tuple[Json, dict[str, tuple]]:
@@ -172,7 +172,7 @@ class DebertaV3Pretraining(ElectraPretraining):
         return parts, {"gdes": (embeddings.vocabulary, spec.hidden), "generator": states, "rtd": states}
 
     @classmethod
-    def networks(cls, spec: Any, predictions) -> list[tuple[Any, float]]:
+    def networks(cls, spec: DebertaV2Spec, predictions) -> list[tuple[DebertaV2Spec, float]]:
         return [(of_generator(spec), predictions), (spec, 0.0)]
 
 

@@ -24,7 +24,7 @@ Records with pairs are taken too, their labels are not asked for.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 from keras import ops
@@ -46,6 +46,9 @@ from kerasbert.objectives.bert import BertPretraining
 from kerasbert.registry import register, register_objective
 from kerasbert.spec import Spec
 from kerasbert.storage.json_view import Json
+
+if TYPE_CHECKING:
+    from kerasbert.checkpoints.safetensors import Safetensors
 
 RTD_WEIGHT = 50.0  # section 3.1 and table 6
 
@@ -72,7 +75,7 @@ class ElectraSpec(Spec):
         """The Spec of the generator's blocks; its heads are as wide as the discriminator's."""
         share = self.generator.share or (1 / 3 if self.hidden == 768 else 1 / 4)
 
-        def scaled(value: Tensor) -> Any:
+        def scaled(value: int | tuple[int, ...]) -> object:
             return tuple(map(scaled, value)) if isinstance(value, tuple) else max(1, round(share * value))
 
         return self.base.derive(
@@ -94,7 +97,7 @@ class ElectraEncoder(Encoder):
     label_activation = "gelu"
     token_head = heads.GeluMaskedLM  # of a generator that is an encoder of its own (transformers' ElectraForMaskedLM)
 
-    def token_model(self, tensors: Any) -> tuple["ElectraEncoder", str] | None:
+    def token_model(self, tensors: "Safetensors") -> tuple["ElectraEncoder", str] | None:
         """The generator of a run as an encoder of its own, and what the names of its head's weights begin with.
 
         Args:
@@ -201,8 +204,8 @@ class ElectraPretraining(BertPretraining):
     """The generator's masked LM and the discriminator's replaced token detection (section 2)."""
 
     packing = "full"
-    defaults: Mapping[str, Any] = {"mask": 0.85, "random": 0.0}
-    of_large: Mapping[str, Any] = {"rate": 0.25}  # table 6, "mask percent"; configure_pretraining.py: mask_prob
+    defaults: Mapping[str, object] = {"mask": 0.85, "random": 0.0}
+    of_large: Mapping[str, object] = {"rate": 0.25}  # table 6, "mask percent"; configure_pretraining.py: mask_prob
     model_class = ElectraModel
 
     def __init__(self, *args, **kwargs) -> None:
@@ -224,7 +227,7 @@ class ElectraPretraining(BertPretraining):
         return {"generator": generator, "rtd": rtd}, shapes
 
     @classmethod
-    def defaults_of(cls, spec) -> Mapping[str, Any]:
+    def defaults_of(cls, spec) -> Mapping[str, object]:
         return {**cls.defaults, **(cls.of_large if spec.hidden >= 1024 else {})}
 
     @classmethod

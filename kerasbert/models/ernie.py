@@ -17,7 +17,6 @@ Differs: where an entity's stage finds no entity it masks phrases and words; how
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from kerasbert.checkpoints.names import of_family
 from kerasbert.models.bert import BERT, HF
@@ -28,7 +27,7 @@ from kerasbert.registry import register, register_objective
 class KnowledgeMasking(BertPretraining):
     """BERT's pretraining with whole phrases, or what a phase selects (section 3.2)."""
 
-    defaults: Mapping[str, Any] = {"select": "words"}
+    defaults: Mapping[str, object] = {"select": "words"}
 
 
 register_objective("ernie", KnowledgeMasking)

@@ -11,7 +11,6 @@ GELU, which reads every token, and their logits are averaged (`readout` "late"),
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import keras
 from keras import ops
@@ -82,7 +81,7 @@ class EuroBertBlock(PreNormBlock):
         """Of the layer's groups and base."""
         return EuroBertAttention(heads, *args, theta=self.theta, groups=self.key_heads or heads, **kwargs)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "theta": self.theta, "key_heads": self.key_heads}
 
 

@@ -17,7 +17,7 @@ gives what theirs gives of it alone. No dropout on the sines. Kernels start as B
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 from keras import ops
@@ -116,11 +116,11 @@ class FunnelSpec(Spec):
 class FunnelBlock(Block):
     """A layer; `context.source` are unpooled keys and values of pooled queries."""
 
-    def __init__(self, *, factorized: bool, name: str, **kwargs: Any) -> None:
+    def __init__(self, *, factorized: bool, name: str, **kwargs) -> None:
         super().__init__(name=name.replace("block_", "layer_"), **kwargs)
         self.factorized = factorized
 
-    def attention_class(self, *args: Any, **kwargs: Any) -> PooledAttention:
+    def attention_class(self, *args, **kwargs) -> PooledAttention:
         """Of the Spec's form."""
         return PooledAttention(*args, factorized=self.factorized, **kwargs)
 
@@ -156,7 +156,7 @@ class FunnelTransformer(Encoder):
     def layers_of(self, name: str, count: int) -> list[Block]:
         """Built layers of a block or of the decoder."""
 
-        def kind(**kwargs: Any) -> FunnelBlock:
+        def kind(**kwargs) -> FunnelBlock:
             return FunnelBlock(factorized=self.spec.funnel.attention == "factorized", **kwargs)
 
         with keras.name_scope(name):

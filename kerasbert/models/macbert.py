@@ -18,7 +18,6 @@ said: here one of the nearest ten.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ class MacBertPretraining(BertPretraining):
 
     packing = "order"
     settings_class = Correction
-    defaults: Mapping[str, Any] = {"select": "fourgrams"}
+    defaults: Mapping[str, object] = {"select": "fourgrams"}
 
     @classmethod
     def check(cls, settings, records) -> None:

@@ -19,7 +19,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import keras
 from keras import ops
@@ -39,7 +38,7 @@ from kerasbert.layers.rotary import RotaryAttention, check_head_size, with_place
 from kerasbert.poolings import READOUTS
 from kerasbert.registry import Family, register
 from kerasbert.spec import Spec
-from kerasbert.storage.json_view import JsonMap
+from kerasbert.storage.json_view import Json, JsonMap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +106,7 @@ class LocalAttention(RotaryAttention):
         near = ops.abs(of_query - ops.expand_dims(scoring, 1)) <= self.window // 2
         return ops.cast(scores, "float32") + visibility.bias(near)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "window": self.window}
 
 
@@ -206,7 +205,7 @@ def _theta(config: JsonMap, kind: str, usual: float) -> float:
     return ((said or {}).get(kind) or {}).get("rope_theta", usual)
 
 
-def _rotations(config: JsonMap) -> dict[str, dict[str, Any]]:
+def _rotations(config: JsonMap) -> dict[str, Json]:
     """What `rope_parameters` says of the rotations that are computed here."""
     bases = {_ALL: ("global_rope_theta", 160000.0), _LOCAL: ("local_rope_theta", 10000.0)}
     thetas = {kind: config.get(key) or _theta(config, kind, usual) for kind, (key, usual) in bases.items()}

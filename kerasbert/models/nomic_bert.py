@@ -11,7 +11,6 @@ here, as in transformers, 2,048 tokens are the most.
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 from kerasbert.checkpoints.forms import Joined
 from kerasbert.checkpoints.names import GATED, Class
@@ -66,7 +65,7 @@ class NomicBertBlock(Block):
         """That of the Spec."""
         return RotaryAttention(*args, theta=self.theta, **kwargs)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "theta": self.theta}
 
 
@@ -100,7 +99,7 @@ _USUAL = {"max_position_embeddings": 2048, "layer_norm_eps": 1e-12}
 _GATES = {"silu": "swiglu", "gelu": "geglu", "gelu_new": "geglu"}
 
 
-def _first(config: JsonMap, key: str) -> Any:
+def _first(config: JsonMap, key: str) -> object:
     """A size in the words of the first releases."""
     found = config.get(_FIRST[key])
     return _USUAL.get(key) if found is None else found

@@ -21,8 +21,6 @@ depends on all tokens, so that the family is an encoder, which `generation` refu
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import keras
 from keras import ops
@@ -40,6 +38,7 @@ from kerasbert.layers.reversible_block import ReformerBlock, TokenHead, Told
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.registry import Family, register
 from kerasbert.spec import Attention, Blocks, Embeddings, FeedForward, Spec
+from kerasbert.storage.json_view import JsonMap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,7 +221,7 @@ class ReformerDialect(Dialect):
 
     spare = ("lm_head.bias",)
 
-    def written(self, spec: ReformerSpec) -> Mapping[str, Any]:
+    def written(self, spec: ReformerSpec) -> JsonMap:
         """The kinds of layers, the widths of the axes, a rate of dropout."""
         return {
             "reversible.kinds": spec.layer_kinds,

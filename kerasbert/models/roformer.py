@@ -13,7 +13,6 @@ refused.
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.models.bert import ONE_MAP
 from kerasbert.registry import Family, register
 from kerasbert.spec import Embeddings, Spec
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class RoFormerAttention(RotaryAttention):
     def weighted(self, weights, value, *, scoring: Tensor | None = None, **at) -> Tensor:
         return super().weighted(weights, self.turned(value, scoring) if self.values else value, **at)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "values": self.values}
 
 
@@ -86,7 +86,7 @@ class RoFormerBlock(Block):
         """That of the Spec."""
         return RoFormerAttention(*args, values=self.values, **kwargs)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Json:
         return {**super().get_config(), "values": self.values}
 
 

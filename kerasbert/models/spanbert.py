@@ -6,7 +6,7 @@ question about pairs (3.3). The encoder is BERT's, cased.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 from keras import ops
@@ -74,7 +74,7 @@ class SpanBertPretraining(BertPretraining):
     """
 
     packing = "full"
-    defaults: Mapping[str, Any] = {"select": "spans", "render": "span"}
+    defaults: Mapping[str, object] = {"select": "spans", "render": "span"}
     model_class = SpanBertModel
     predicted: ClassVar = {**BertPretraining.predicted, "sbo": ("mlm_labels", "sbo_weights")}
 

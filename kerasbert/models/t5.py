@@ -25,7 +25,7 @@ paper both are written (section 2.4).
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from keras import ops
 
@@ -51,6 +51,7 @@ from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
     from kerasbert.checkpoints.readers import Reader
+    from kerasbert.models.t5_encoder import T5EncoderSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +78,9 @@ class Spec(EncoderDecoderSpec):
     output: Output = Output()
 
 
-def distance_table(spec: Any, both_sides: bool = True, **kwargs: Any) -> DistanceTable:
+def distance_table(spec: "Spec | T5EncoderSpec", both_sides: bool = True, **kwargs) -> DistanceTable:
     """The learned numbers [buckets, N] of a stack or of a layer."""
+    assert isinstance(spec.attention.heads, int)  # `validate` refuses others
     return DistanceTable(
         spec.relative, spec.attention.heads, spec.initializer * spec.hidden**-0.5, both_sides, **kwargs
     )
@@ -95,7 +97,9 @@ class T5Attention(Attention):
         by_input = self.initializer * shape[-1] ** -0.5
         return by_input * self.head_size**-0.5, by_input, by_input, self.initializer * inner**-0.5
 
-    def scores(self, query: Tensor, key: Tensor, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Tensor:
+    def scores(
+        self, query: Tensor, key: Tensor, *, scoring: Tensor | None = None, queries: Queries = None, **at: object
+    ) -> Tensor:
         return with_distances(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), scoring, queries)
 
 
@@ -129,7 +133,7 @@ class T5Stack(Stack):
         both_sides: bool, whether keys ahead of the query have numbers of their own (the encoder's).
     """
 
-    spec: Any
+    spec: Spec
 
     def __init__(self, *args, both_sides: bool = True, **kwargs):
         super().__init__(*args, **kwargs)

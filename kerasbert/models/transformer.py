@@ -32,7 +32,6 @@ SentencePiece models over one vocab.json, which is not read here: import with `-
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import keras
 from keras import ops
@@ -152,21 +151,22 @@ class Transformer(EncoderDecoder):
             return kind
         attention = functools.partial(SizedAttention, value_size=size)
 
-        def make(**settings: Any) -> Block:
-            made: Any = kind(**settings)
-            made.attention_class = made.cross_attention_class = attention
+        def make(**settings) -> Block:
+            made = kind(**settings)
+            for name in ("attention_class", "cross_attention_class"):
+                setattr(made, name, attention)
             return made
 
         return make
 
 
-def _size(hidden: int, **changes: Any) -> Json:
+def _size(hidden: int, **changes: int) -> Json:
     """A width with what follows from it; the others are changes by their last names."""
     paths = {"heads": "attention.heads", "layers": "blocks.layers", "width": "feedforward.width"}
     return {"hidden": hidden, "initializer": hidden**-0.5} | {paths[name]: value for name, value in changes.items()}
 
 
-SIZES: dict[str, dict[str, Any]] = {  # table 3; row A: as many numbers in other heads
+SIZES: dict[str, Json] = {  # table 3; row A: as many numbers in other heads
     "base": {},
     "big": _size(1024, heads=16, width=4096) | {"dropout": 0.3},
     **{f"base-h{heads}": {"attention.heads": heads} for heads in (1, 4, 16, 32)},

@@ -26,6 +26,7 @@ begins anew with each row (`objectives/segments.py`); sinusoids are not dropped.
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, cast
 
 from keras import ops
 
@@ -47,6 +48,9 @@ from kerasbert.registry import Family, register
 from kerasbert.spec import Attention, Blocks, Embeddings, Spec
 from kerasbert.spec import FeedForward as FeedForwardSpec
 from kerasbert.storage.json_view import Json, JsonMap
+
+if TYPE_CHECKING:
+    from kerasbert.layers.cache import Cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +156,7 @@ class TransformerXL(CausalLM):
     def run(
         self, inputs, context: Context, training=False, queries: Queries = None, attention=False
     ) -> dict[str, Tensor]:
-        cache = context.cache
+        cache = cast("Cache | None", context.cache)
         if cache is not None and cache.column is not None:  # a step: one query a row, keys at the places of the cache
             column, about = ops.expand_dims(cache.column, 1), self.spec.memory
             vectors = self.sinusoids(cache.places, 0, about)

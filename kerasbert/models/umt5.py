@@ -11,7 +11,6 @@ Differs: texts are sampled by a power of their number (`kerasbert data --smoothi
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers.buckets import bucketed, by_head
@@ -20,6 +19,7 @@ from kerasbert.models import t5_encoder
 from kerasbert.models.mt5 import MT5, MT5_ENCODER, encoder_alone, multilingual
 from kerasbert.models.t5 import HF, T5, T5Attention, T5Block, T5DecoderBlock, T5Stack, distance_table
 from kerasbert.registry import register
+from kerasbert.storage.json_view import Json
 
 
 class UmT5Attention(T5Attention):
@@ -29,7 +29,7 @@ class UmT5Attention(T5Attention):
     Call: as its parent's; `scoring` int32 [1 or B, S, K], the distances' buckets.
     """
 
-    def __init__(self, *args: Any, distances: Callable, **kwargs: Any) -> None:
+    def __init__(self, *args, distances: Callable, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         self.distances = distances
 
@@ -46,11 +46,11 @@ class UmT5Attention(T5Attention):
 class OwnDistances:
     """A block whose attention has a table of its own. Args: as the block's; distances: makes the table."""
 
-    def __init__(self, *, distances: Callable, **kwargs: Any) -> None:
+    def __init__(self, *, distances: Callable, **kwargs) -> None:
         super().__init__(**kwargs)
         self.distances = distances
 
-    def attention_class(self, *args: Any, **kwargs: Any) -> UmT5Attention:
+    def attention_class(self, *args, **kwargs) -> UmT5Attention:
         return UmT5Attention(*args, distances=self.distances, **kwargs)
 
 
@@ -83,7 +83,7 @@ class UmT5(T5):
     def decoder_block(self) -> Callable:
         return functools.partial(UmT5DecoderBlock, distances=functools.partial(distance_table, self.spec))
 
-    def stack_class(self, *args: Any, name: str, **kwargs: Any) -> UmT5Stack:
+    def stack_class(self, *args, name: str, **kwargs) -> UmT5Stack:
         return UmT5Stack(*args, name=name, both_sides=name == "encoder", **kwargs)
 
 
@@ -109,7 +109,7 @@ _RELATIVE = tuple(
     )
     for stack in ("encoder", "decoder")
 )
-_SPEC: dict[str, Any] = {"embeddings.vocabulary": 256384}
+_SPEC: Json = {"embeddings.vocabulary": 256384}
 _SIZES = {name: size for name, size in MT5.sizes.items() if name != "large"}
 UMT5 = register(
     dataclasses.replace(

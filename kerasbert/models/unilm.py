@@ -27,7 +27,6 @@ in the paper, here it is two, one behind the other.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import keras
 import numpy as np
@@ -71,7 +70,7 @@ class UniLMModel(PretrainingModel):
 class UniLMPretraining(BertPretraining):
     """Masked LM under four masks + next sentence where the row is bidirectional."""
 
-    defaults: Mapping[str, Any] = {"select": "token_ngrams"}
+    defaults: Mapping[str, object] = {"select": "token_ngrams"}
     model_class = UniLMModel
 
     @classmethod

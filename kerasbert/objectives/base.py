@@ -56,9 +56,9 @@ class Objective:
     scales: Mapping[str, float]
     settings: Any = NoSettings()
     packing: str = "full"
-    records: Mapping[str, Any] = {}
+    records: Mapping[str, object] = {}
     settings_class: ClassVar[type] = NoSettings
-    defaults: Mapping[str, Any] = {}
+    defaults: Mapping[str, object] = {}
     token_losses: Collection[str] = ()
     targets: str = "tokens"
     model_class: type[HeadedModel] = HeadedModel
@@ -88,7 +88,7 @@ class Objective:
         self.model.build()
 
     @classmethod
-    def defaults_of(cls, spec: Spec) -> Mapping[str, Any]:
+    def defaults_of(cls, spec: Spec) -> Mapping[str, object]:
         """The settings that differ from those of `settings_class` in pretraining a model of that Spec."""
         return cls.defaults
 

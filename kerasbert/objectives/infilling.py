@@ -13,7 +13,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import keras
 import numpy as np
@@ -75,7 +74,7 @@ class Infilling(seq2seq.TextToText):
 
     settings_class = Settings
     packing = "doc"
-    records: Mapping[str, Any] = MappingProxyType({BORDERS: True})
+    records: Mapping[str, object] = MappingProxyType({BORDERS: True})
     start = "sep"
     opened = True
 

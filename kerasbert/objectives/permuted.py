@@ -7,7 +7,6 @@ BERT's symbols: 80% are the mask, 10% a random token, 10% the token itself (3.1)
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -33,7 +32,7 @@ class MPNetModel(HeadedModel):
 class MaskedAndPermuted(MaskedLMPretraining):
     """MPNet's objective (sections 2.2 and 2.3): BERT's choice of whole words, predicted in a random order."""
 
-    defaults: Mapping[str, Any] = MappingProxyType({"select": "words"})
+    defaults: Mapping[str, object] = MappingProxyType({"select": "words"})
     targets = "predicted tokens"
     model_class = MPNetModel
 

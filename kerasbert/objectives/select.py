@@ -15,7 +15,6 @@ crosses a token that is not eligible. Then units are taken in random order until
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,7 +23,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.registry import SELECTIONS
 
-Selection = tuple[Any, Any, Any]
+Selection = tuple[Tensor, Tensor, Tensor]
 NGRAMS = tuple(np.array([1, 1 / 2, 1 / 3]) / (1 + 1 / 2 + 1 / 3))  # p(n) ~ 1/n, n <= 3 (Lan et al., 2020, 4.1)
 FOURGRAMS = (0.4, 0.3, 0.2, 0.1)  # Cui et al., 2020, section 3.2
 SPANS = tuple(0.8 ** np.arange(10) / (0.8 ** np.arange(10)).sum())  # Geo(0.2), at most 10 (Joshi et al., 2020, 3.1)
@@ -32,7 +31,7 @@ PHASES = 12  # words in front of a row where a division may begin
 
 
 def tokens(
-    key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Any] | None = None
+    key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Tensor] | None = None
 ) -> Selection:
     """Single tokens, every set of `count` eligible ones with the same probability (Devlin et al., 2019, 3.1)."""
     length = eligible.shape[1]
@@ -53,7 +52,7 @@ def tokens(
     return positions, chosen, tf.broadcast_to(tf.range(predictions), tf.shape(positions))
 
 
-def words(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Any]) -> Selection:
+def words(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Tensor]) -> Selection:
     """Whole words: all pieces of a word or none (google-research/bert, the whole word masking models of 2019).
 
     A word of more pieces than the budget has left is passed over and a shorter one may follow, as in the released code.
@@ -61,12 +60,12 @@ def words(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins
     return whole(key, eligible, divide(eligible, begins()), count, predictions)
 
 
-def entities(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Any]) -> Selection:
+def entities(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Tensor]) -> Selection:
     """Whole entities and, beside them, whole words or phrases (Sun et al., 2019, section 3.2.3): `begins` tells them."""
     return words(key, eligible, count, predictions, begins)
 
 
-def ngrams(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Any]) -> Selection:
+def ngrams(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Tensor]) -> Selection:
     """Groups of n <= 3 whole words, p(n) ~ 1/n (Lan et al., 2020, section 4.1).
 
     Differs: the released code draws places, then n, and passes over what touches earlier choices, so that long n-grams
@@ -79,12 +78,14 @@ def ngrams(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begin
     return whole(key, eligible, tile(key, eligible, begins(), NGRAMS), count, predictions)
 
 
-def fourgrams(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Any]) -> Selection:
+def fourgrams(
+    key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Tensor]
+) -> Selection:
     """Groups of 1 to 4 whole words, 40, 30, 20 and 10% of them (Cui et al., 2020, section 3.2); otherwise as `ngrams`."""
     return whole(key, eligible, tile(key, eligible, begins(), FOURGRAMS), count, predictions)
 
 
-def spans(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Any]) -> Selection:
+def spans(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Tensor]) -> Selection:
     """Spans of whole words, their lengths of Geo(0.2) up to 10, 3.8 words on average (Joshi et al., 2020, section 3.1).
 
     The last span is cut where the budget ends, perhaps within a word, and spans that touch are one unit: both as in the

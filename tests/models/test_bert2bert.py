@@ -140,6 +140,18 @@ def test_what_is_shared_is_one_weight():
     assert tables.encoder_stack.blocks[0].attention is not tables.decoder_stack.blocks[0].attention
 
 
+def test_embeddings_without_a_norm_are_the_sum_of_the_tables():
+    """As in the encoder that the model is made of (`embeddings.norm`)."""
+    model, read = two("none", **{"embeddings.norm": False}), rows()
+    tables = model.encoder_stack.embeddings
+    expected = (
+        tables.tokens.table.numpy()[read["token_ids"]] + tables.positions.table.numpy()[: read["token_ids"].shape[1]]
+    )
+    got = model.encoder_stack.embed(read["token_ids"])
+    np.testing.assert_allclose(got, expected + tables.segments.table.numpy()[0], rtol=1e-6)
+    assert np.isfinite(model(read)["sequence"]).all()
+
+
 def test_a_target_sees_its_past_and_a_step_is_what_is_learnt_at_its_place():
     """Where the encoder's blocks are the decoder's too, and see all there; the battery has the others."""
     model, inputs = two("all"), rows()

@@ -8,7 +8,6 @@ is the same for any replicas and micro-batches.
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -43,7 +42,7 @@ class Sentences(Objective):
     """What objectives over the sentences of a row share: their batches."""
 
     packing = "doc"
-    records: Mapping[str, Any] = MappingProxyType({BORDERS: True})
+    records: Mapping[str, object] = MappingProxyType({BORDERS: True})
     settings_class = Settings
 
     @classmethod
