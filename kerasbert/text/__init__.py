@@ -1,7 +1,5 @@
 """Text <-> ids. Nothing here imports TensorFlow; `kerasbert.text.graph` and `kerasbert.text.train` do, when called."""
 
-from typing import Any
-
 from kerasbert.text.base import Tokenizer, Tokens
 from kerasbert.text.bpe import BytePairEncoding
 from kerasbert.text.files import held_tokenizer, load_tokenizer
@@ -24,7 +22,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type:
     """The answers, which were here once; they bring numpy, which a tokenizer does without."""
     if name not in ("Classification", "Regression", "Vector"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

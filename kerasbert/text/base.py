@@ -8,12 +8,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kerasbert.errors import InputError
 from kerasbert.inputs import NAMES, Tensor, listed
 from kerasbert.text.added import AddedToken, Matcher, matchers, read_added
 from kerasbert.text.template import kept_tokens, parse_template, room
+
+if TYPE_CHECKING:
+    from kerasbert.text.tree import Knowledge
 
 PARTS = ("pad", "unk", "cls", "sep", "mask")  # what a special token is for
 KNOWLEDGE = "knowledge.bin"  # a graph beside a tokenizer's files, see `text.knowledge`
@@ -74,8 +77,8 @@ class Tokenizer:
 
     kind = ""
     languages: dict[str, int] | None = None
-    knowledge: Any = None
-    not_used: Mapping[str, Any] = MappingProxyType({})
+    knowledge: "Knowledge | None" = None
+    not_used: Mapping[str, object] = MappingProxyType({})
     spelled = False
 
     def __init__(

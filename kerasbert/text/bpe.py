@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.text.added import AddedToken, is_blank, special
@@ -114,7 +113,8 @@ class MergeTokenizer(Tokenizer):
 
     def extended(self, pieces: Sequence[str]) -> "MergeTokenizer":
         """The tokenizer with further special tokens behind its pieces."""
-        settings: dict[str, Any] = {**self.settings(), "added": [*self.added, *map(special, pieces)]}
+        settings = self.settings()
+        settings["added"] = [*self.added, *map(special, pieces)]
         return type(self)([*self.vocabulary, *pieces], self.merges, **settings)
 
     def _merge(self, symbols: list[int]) -> list[int]:
@@ -321,8 +321,8 @@ def _to_bytes(piece: str) -> bytes:
 
 
 def _merge_of(merge: Sequence[str]) -> tuple[str, str]:
-    pieces: list[Any] = list(merge) if isinstance(merge, str | list | tuple) else [merge]
-    if [type(piece) for piece in pieces] == [str, str]:
+    pieces = list(merge) if isinstance(merge, str | list | tuple) else [merge]
+    if len(pieces) == 2 and isinstance(pieces[0], str) and isinstance(pieces[1], str):
         return pieces[0], pieces[1]
     raise InputError(
         f"merge {' '.join(map(str, pieces))[:60]!r} has {len(pieces)} pieces, expected two with a blank between them"

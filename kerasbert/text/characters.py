@@ -7,7 +7,7 @@ predicts; the network reads the bytes, so that words outside of it are no less k
 
 import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasbert import inputs
 from kerasbert.errors import InputError
@@ -155,7 +155,7 @@ class CharacterWords(WholeWords):
         return arrays | {CHARACTERS.name: found}
 
     @functools.cached_property
-    def table(self) -> Any:
+    def table(self) -> "np.ndarray":
         """The characters of each row of the vocabulary: numpy uint16 [V, 50]."""
         import numpy as np
 

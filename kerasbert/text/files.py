@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kerasbert.errors import InputError, unknown
 from kerasbert.lazy import later
@@ -18,7 +17,7 @@ from kerasbert.text.hf_added import with_added
 from kerasbert.text.hf_beside import CONFIG, GENERIC, NAMES, NUMBERS, Beside
 from kerasbert.text.hf_spm import folds, of_model
 from kerasbert.text.hf_values import gap
-from kerasbert.text.in_memory import InMemory
+from kerasbert.text.in_memory import File, InMemory
 from kerasbert.text.kinds import Kind
 from kerasbert.text.languages import NAME as LANGUAGES
 from kerasbert.text.languages import read_languages
@@ -54,7 +53,7 @@ def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: boo
             raise InputError(f"no tokenizer in {', '.join(path) or 'no files'}, expected tokenizer.json or vocab.txt")
         return _with_knowledge(_load(file, lowercase), file.parent)
     path = Path(path)
-    file: Any = path
+    file: File | None = path
     if path.is_dir():
         file = tokenizer_file(path)
         if file is None:
@@ -73,14 +72,14 @@ def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: boo
         raise InputError(
             f"{file} holds special tokens alone, by which every word is unknown: write the tokenizer again"
         )
-    tokenizer.languages = read_languages(file.parent)
+    tokenizer.languages = read_languages(path if path.is_dir() else path.parent)
     for left in tokenizer.not_used:
         key, _, name = left.rpartition(" (")
         unused.leave(name.removesuffix(")"), [key])
     return tokenizer
 
 
-def _with_knowledge(tokenizer: Tokenizer, folder: Any) -> Tokenizer:
+def _with_knowledge(tokenizer: Tokenizer, folder: File) -> Tokenizer:
     """The tokenizer with the graph beside its files, where there is one."""
     if not (folder / KNOWLEDGE).is_file():
         return tokenizer
@@ -98,13 +97,13 @@ def held_tokenizer(directory: str | os.PathLike) -> Tokenizer | None:
     return load_tokenizer(folder)
 
 
-def tokenizer_file(directory: Path | InMemory) -> Path | InMemory | None:
+def tokenizer_file(directory: File) -> File | None:
     """The file of a directory that a tokenizer can be read from; None where there is none."""
     models = sorted(file for file in directory.iterdir() if file.suffix in SENTENCEPIECE)
     return next((directory / name for name in FILES if (directory / name).is_file()), models[0] if models else None)
 
 
-def _load(file: Any, lowercase: bool | None) -> Tokenizer:
+def _load(file: File, lowercase: bool | None) -> Tokenizer:
     if file.name != "tokenizer.json" and file.with_name("source.spm").exists():
         raise InputError(
             "Marian's tokenizer (source.spm, target.spm, vocab.json) is two SentencePiece models over one vocabulary, which is "
@@ -145,21 +144,21 @@ def _only_wordpiece(kind: str) -> None:
         )
 
 
-def _read_bytes(file: Path) -> bytes:
+def _read_bytes(file: File) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {file.name}: {error.strerror}") from None
 
 
-def _read_text(file: Path) -> str:
+def _read_text(file: File) -> str:
     try:
         return _read_bytes(file).decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{file.name} is not UTF-8 (byte {error.start}). Save it as UTF-8") from None
 
 
-def _read_json(file: Path) -> dict:
+def _read_json(file: File) -> dict:
     try:
         content = json.loads(_read_text(file).removeprefix(BOM))
     except json.JSONDecodeError as error:
@@ -171,7 +170,7 @@ def _read_json(file: Path) -> dict:
     return content
 
 
-def _beside(file: Any) -> Beside:
+def _beside(file: File) -> Beside:
     """What the files beside a tokenizer's file say."""
     names = (CONFIG, NAMES, NUMBERS)
     return Beside(*(_read_json(file.parent / name) if (file.parent / name).exists() else {} for name in names))
@@ -189,7 +188,7 @@ CLASSES = {
 OWN_CODE = ("BertJapanese", "Bertweet", "Phobert", "XLM", "Flaubert", "FSMT", "BertGeneration", "Transfo", "RoFormer")
 
 
-def _check_class(file: Any, beside: Beside, kind: str) -> None:
+def _check_class(file: File, beside: Beside, kind: str) -> None:
     """Refuse the files of a class that reads them in another way than ours."""
     given, name = beside.given_class, beside.class_name
     if given is None:
@@ -211,7 +210,7 @@ def _check_class(file: Any, beside: Beside, kind: str) -> None:
         )
 
 
-def _read_vocabulary(file: Path, bom: str = "") -> list[str]:
+def _read_vocabulary(file: File, bom: str = "") -> list[str]:
     """One piece a line; only a line feed ends one, because a piece may be another kind of line break.
 
     Args:
@@ -226,7 +225,7 @@ def _read_vocabulary(file: Path, bom: str = "") -> list[str]:
     return pieces
 
 
-def _read_merges(file: Path) -> list[list[str]]:
+def _read_merges(file: File) -> list[list[str]]:
     """One merge a line; a first line that begins with #version is none."""
     lines = [line.rstrip("\r") for line in _read_text(file).removeprefix(BOM).split("\n")]
     return [line.split(" ") for i, line in enumerate(lines) if line and not (i == 0 and line.startswith("#version"))]
@@ -243,7 +242,7 @@ TOKENIZERS.add(
 )
 
 
-def _pieces_and_merges(folder: Any) -> tuple[list[str], list[list[str]]]:
+def _pieces_and_merges(folder: File) -> tuple[list[str], list[list[str]]]:
     """Of a folder with vocab.json and merges.txt."""
     return hf.by_id(_read_json(folder / "vocab.json")), _read_merges(folder / "merges.txt")
 
@@ -295,7 +294,7 @@ TOKENIZERS.add(
 )
 
 
-def _from_vocabulary(file: Any, lowercase: bool | None) -> WordPiece:
+def _from_vocabulary(file: File, lowercase: bool | None) -> WordPiece:
     """vocab.txt: an id is the number of a line; of a piece on several lines the last counts, as in transformers."""
     beside = _beside(file)
     _check_class(file, beside, "wordpiece")
@@ -328,7 +327,7 @@ def _from_vocabulary(file: Any, lowercase: bool | None) -> WordPiece:
     return tokenizer
 
 
-def _from_sentencepiece(file: Any, lowercase: bool | None) -> Unigram:
+def _from_sentencepiece(file: File, lowercase: bool | None) -> Unigram:
     beside = _beside(file)
     _check_class(file, beside, "sentencepiece")
     model = read_model(_read_bytes(file))
@@ -339,7 +338,7 @@ def _from_sentencepiece(file: Any, lowercase: bool | None) -> Unigram:
     return tokenizer
 
 
-def _from_merges(file: Any, ids: dict, lowercase: bool | None) -> MergeTokenizer:
+def _from_merges(file: File, ids: dict, lowercase: bool | None) -> MergeTokenizer:
     """vocab.json with merges.txt, or GPT-2's own names for them; GPT's where merges end words."""
     if lowercase is not None:
         _only_wordpiece("bpe")

@@ -4,7 +4,6 @@ A SavedModel holds the tables and loads with `import tensorflow_text` alone.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -169,7 +168,7 @@ class GraphTokenizer(tf.Module):
         self,
         ids: list[tf.RaggedTensor],
         belongs: Belongs,
-        others: Any = (),
+        others: "Sequence[tf.RaggedTensor]" = (),
         length: int = 128,
         width: int | None = None,
     ) -> Grown:
@@ -196,7 +195,7 @@ class GraphTokenizer(tf.Module):
             tokens, of, own = (tf.concat(pair, 1) for pair in zip((tokens, of, own), parts))
         return self.trees.grow(tokens, of, own, belongs.numbers, length, self.pad_id, width)
 
-    def _filling(self, packed: tf.RaggedTensor, items: Sequence[Any]) -> tf.RaggedTensor | None:
+    def _filling(self, packed: tf.RaggedTensor, items: Sequence[Item]) -> tf.RaggedTensor | None:
         """A padding token for each row of nothing, as `Tokenizer.join` has it; None where the template has special tokens."""
         if not all(item.text for item in items):
             return None

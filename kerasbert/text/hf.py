@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.storage.json_view import Json, JsonView
+from kerasbert.storage.json_view import Json, JsonMap, JsonView
 from kerasbert.text import bpe, wordpiece
 from kerasbert.text.base import PARTS, Tokenizer
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
@@ -162,7 +161,7 @@ def within_words(
     pieces: list[str],
     merges: list,
     tokens: Sequence[Mapping] = (),
-    split: Mapping[str, Any] = MappingProxyType({}),
+    split: JsonMap = MappingProxyType({}),
     beside: Beside | None = None,
     template: tuple[str, str] = ("$A", "$A $B"),
 ) -> WordPairEncoding:
@@ -182,7 +181,7 @@ def within_words(
 
 def word_pieces(
     pieces: list[str],
-    settings: Mapping[str, Any],
+    settings: JsonMap,
     tokens: Sequence[Mapping] = (),
     beside: Beside | None = None,
     template: tuple[str, str] | None = None,

@@ -1,7 +1,6 @@
 """Added tokens of Hugging Face's files. Standard library only."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
@@ -32,7 +31,7 @@ def token_entry(entry: object) -> Json:
     return {"content": content, "id": number, **flags}
 
 
-def added_beside(config: Mapping, numbers: Mapping, names: Mapping) -> list[dict[str, Any]]:
+def added_beside(config: Mapping, numbers: Mapping, names: Mapping) -> list[Json]:
     """Added tokens of the files beside the vocabulary.
 
     Args:
@@ -111,7 +110,7 @@ def _check_ids(whole: Mapping[str, int], merged: Mapping[str, Mapping]) -> None:
         )
 
 
-def ordinary(tokens: Sequence[Mapping], specials: Any) -> list[AddedToken]:
+def ordinary(tokens: Sequence[Mapping], specials: Iterable[str]) -> list[AddedToken]:
     """Those that are no special tokens of the model, as settings."""
     left_out = set(specials)
     kept = [token for token in tokens if token["content"] not in left_out]

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from kerasbert.errors import InputError
-from kerasbert.storage.json_view import Json, JsonView
+from kerasbert.storage.json_view import Json, JsonMap, JsonView
 from kerasbert.text.hf_added import added_beside
 from kerasbert.text.hf_template import by_flags, without_segments
 from kerasbert.text.hf_values import field, short
@@ -26,7 +26,8 @@ OWN_TEMPLATE = (
     "DPRContextEncoder DPRQuestionEncoder Roberta Bart Longformer LED Albert XLMRoberta Camembert XLNet T5 Deberta DebertaV2 "
     "BigBird RoFormer"
 ).split()
-NONE: Mapping[str, Any] = MappingProxyType({})
+Default = TypeVar("Default")
+NONE: JsonMap = MappingProxyType({})
 OFF = "the default of an argument of their calls, which a user gives here for each call"
 ORIGIN = "says where the files came from or what wrote them"
 TEXT = "how ids become text again; no id depends on it"
@@ -93,7 +94,7 @@ class Beside:
         self.given_class = name
         self.class_name = "" if name is None else str(name).removesuffix("Fast").removesuffix("Tokenizer")
         self.generic = self.class_name in GENERIC
-        self.told: dict[str, Any] = {}
+        self.told: dict[str, object] = {}
         self._check()
 
     def _check(self) -> None:
@@ -113,7 +114,7 @@ class Beside:
                     f"{name} of {CONFIG} is {short(value)}, expected {wanted!r}: {why}. Remove the key to read the tokenizer so"
                 )
 
-    def flag(self, name: str, default: Any) -> Any:
+    def flag(self, name: str, default: Default) -> bool | Default:
         """A setting that is true or false; `default` where it is absent or null."""
         return field(self.config, name, bool, CONFIG, default)
 
@@ -137,7 +138,7 @@ class Beside:
             "read. Make them agree"
         )
 
-    def added(self) -> list[dict[str, Any]]:
+    def added(self) -> list[Json]:
         """Added tokens, as `hf_added.token_entry` gives them."""
         return added_beside(self.config, self.numbers, self.names)
 

@@ -1,7 +1,6 @@
 """What stands around the texts, as Hugging Face's files say it, in the notation of `text.template`. Standard library only."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.text.hf_values import field, short, steps
@@ -140,10 +139,10 @@ def _of_template(step: Mapping, vocabulary: Sequence[str]) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def _items(entry: Any, tokens: Mapping, vocabulary: Sequence[str]) -> list[Part]:
+def _items(entry: object, tokens: Mapping, vocabulary: Sequence[str]) -> list[Part]:
     """What an item of a TemplateProcessing stands for: a text, or one or several special tokens."""
     kind = next(iter(entry), None) if isinstance(entry, Mapping) and len(entry) == 1 else None
-    value = entry[kind] if kind in ("Sequence", "SpecialToken") else None
+    value = entry[kind] if isinstance(entry, Mapping) and kind in ("Sequence", "SpecialToken") else None
     if not isinstance(value, Mapping) or not isinstance(value.get("id"), str):
         raise InputError(
             f"post_processor has the item {short(entry)}, expected a Sequence or a SpecialToken with an id"

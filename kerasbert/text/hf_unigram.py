@@ -5,7 +5,7 @@ import binascii
 import math
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kerasbert.errors import InputError
 from kerasbert.text import unigram
@@ -146,7 +146,7 @@ def _kept_blanks(model: Model) -> str:
     return "".join(c for c in WHITE if any(part in WHITE for part in rules.longest(c, 0)[1]))
 
 
-def _scored(entries: Any) -> list[tuple[str, float]]:
+def _scored(entries: object) -> list[tuple[str, float]]:
     """Pieces with scores, each a string and a finite number."""
     if not isinstance(entries, list):
         raise InputError(f"vocab of model is {short(entries)}, expected a list")

@@ -30,7 +30,7 @@ def field(part: Mapping, name: str, kind: type, where: str, default: Any) -> Any
     return value
 
 
-def expect(*expected: tuple[str, Any, Any], kind: str) -> None:
+def expect(*expected: tuple[str, object, object], kind: str) -> None:
     """Refuse values that are not the wanted ones: (name, received, wanted)."""
     for name, received, wanted in expected:
         if received != wanted:

@@ -3,7 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 
 class InMemory:
@@ -43,3 +43,6 @@ class InMemory:
         if self.name not in self.files:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.name)
         return self.files[self.name]
+
+
+File = Path | InMemory  # of a tokenizer, or its folder: on a disk or in memory

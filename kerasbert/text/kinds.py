@@ -2,11 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.errors import InputError
 from kerasbert.text.base import Tokenizer
+
+if TYPE_CHECKING:
+    from kerasbert.text.graph import GraphTokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,9 +24,9 @@ class Kind:
     """
 
     tokenizer: type[Tokenizer]
-    assets: Callable[[Path], tuple]
+    assets: Callable[[Any], tuple]
     learn: Callable[..., Tokenizer] | None = None
-    graph: Callable[[Tokenizer], Any] | None = None
+    graph: "Callable[[Tokenizer], GraphTokenizer] | None" = None
 
 
 def check(name: str, kind: object) -> None:

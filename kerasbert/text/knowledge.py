@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kerasbert.errors import InputError
 from kerasbert.text.base import KNOWLEDGE
@@ -23,6 +23,7 @@ from kerasbert.text.lexicon import LEAST, SortedLexicon, Strings
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
+    from kerasbert.text.in_memory import InMemory
 
 NAME = KNOWLEDGE
 FORMAT = "kerasbert knowledge 1"
@@ -204,7 +205,7 @@ def checked(cells: Sequence[str], where: str) -> list[str]:
     return cells
 
 
-def graph_of(source: Any) -> KnowledgeGraph:
+def graph_of(source: str | os.PathLike | KnowledgeGraph) -> KnowledgeGraph:
     """The graph of a .spo file, or the graph itself; a file that a command has checked is not parsed again by what it calls."""
     if isinstance(source, KnowledgeGraph):
         return source
@@ -221,7 +222,7 @@ def _parsed(path: str, *state: int) -> KnowledgeGraph:
     return KnowledgeGraph.read(path)
 
 
-def held(folder: Any) -> KnowledgeGraph | None:
+def held(folder: "Path | InMemory") -> KnowledgeGraph | None:
     """The graph beside a tokenizer's files, in a Path or in `in_memory.InMemory`; None where there is none."""
     file = folder / NAME
     return KnowledgeGraph.from_bytes(file.read_bytes()) if file.is_file() else None

@@ -10,7 +10,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasbert.errors import InputError
 from kerasbert.text.normalize import TABLES, Normalizer, inside
@@ -114,7 +114,7 @@ class SortedLexicon:
     [(0, 3, 3), (8, 16, 0)]
     """
 
-    def __init__(self, entries: Any, folded: Mapping[int, int] | None = None) -> None:
+    def __init__(self, entries: Sequence[str], folded: Mapping[int, int] | None = None) -> None:
         self.entries, self.folded = entries, folded or {}
         self._sources: dict[str, list[str]] = {}  # character -> those that are folded to it
         for source, target in self.folded.items():

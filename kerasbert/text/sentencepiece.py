@@ -53,10 +53,8 @@ def read_model(data: bytes) -> Model:
         InputError: damaged, no unigram model, or blanks at the end of words.
     """
     try:
-        fields: list[tuple[int, Any]] = list(_fields(data))
-        items: list[dict[int, Any]] = [dict(_fields(value)) for number, value in fields if number == 1]
-        trainer: dict[int, Any]
-        normalizer: dict[int, Any]
+        fields = list(_fields(data))
+        items = [dict(_fields(value)) for number, value in fields if number == 1]
         trainer, normalizer = (dict(_fields(dict(fields).get(number, b""))) for number in (2, 3))
         model = Model(
             pieces=tuple(item[1].decode() for item in items),
@@ -107,8 +105,8 @@ def write_model(model: Model) -> bytes:
     return b"".join(parts) + _bytes(2, trainer) + _bytes(3, normalizer)
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) of a message's fields; groups are not used."""
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """(number, value, an int or bytes) of a message's fields; groups are not used."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)

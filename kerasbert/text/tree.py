@@ -27,6 +27,8 @@ from kerasbert.text.lexicon import FIRST_WITHOUT_BLANKS, SortedLexicon, folding
 from kerasbert.text.template import kept_tokens, room
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from kerasbert.text.base import Tokenizer
 
 NONE = -1
@@ -65,11 +67,12 @@ class Knowledge:
         """The tokens of all branches."""
         return (i for number in range(len(self.graph.subjects)) for ids, _ in self.branches(number) for i in ids)
 
-    def row(self, tokenizer: "Tokenizer", parts: Sequence[str | bytes], length: int) -> Row:
+    def row(self, tokenizer: "Tokenizer", parts: Sequence[Any], length: int) -> Row:
         """The row of a text or a pair with its branches, cut to `length` tokens.
 
         Args:
             tokenizer: what gives the tokens of the texts.
+            parts: str or bytes each; kinds of tasks with lists of texts in a part have `rows` of their own.
         """
         items = tokenizer.single if len(parts) == 1 else tokenizer.pair
         entities, ids, members = Entities(self), [], []
@@ -119,7 +122,7 @@ class Knowledge:
 
     def arrays(
         self, tokenizer: "Tokenizer", texts: Sequence[Sequence[str | bytes]], length: int | None
-    ) -> dict[str, Any]:
+    ) -> "dict[str, np.ndarray]":
         """What `Tokenizer.__call__` gives, of trees."""
         rows = [self.row(tokenizer, parts, LONGEST if length is None else length) for parts in texts]
         longest = max((row.length for row in rows), default=0) if length is None else length
@@ -237,7 +240,7 @@ def tree(
         length: int, most tokens of the row; those of the trunk at least. Branches fill what it leaves, from left to right.
     """
     names = "token_ids", "segment_ids", "position_ids", "branch_ids", "entity_ids"
-    values: dict[str, Any] = {name: [] for name in names}
+    values: dict[str, list[int]] = {name: [] for name in names}
     left, branch, entity, first, lost = length - len(trunk), 0, 0, 0, 0
     triples: list[Triple] = []
     places: list[int] = []

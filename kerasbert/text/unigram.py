@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from kerasbert.errors import InputError
 from kerasbert.text import viterbi
@@ -185,7 +185,8 @@ class Unigram(Tokenizer):
         """The tokenizer with further special tokens behind its pieces."""
         more = {"pieces": tuple(pieces), "scores": (0.0,) * len(pieces), "types": (CONTROL,) * len(pieces)}
         model = self.model._replace(**{name: (*getattr(self.model, name), *values) for name, values in more.items()})
-        settings: dict[str, Any] = {**self.settings(), "added": [*self.added, *map(special, pieces)]}
+        settings = self.settings()
+        settings["added"] = [*self.added, *map(special, pieces)]
         return type(self)(model, **settings)
 
     def encode_plain(self, text: str) -> list[int]:

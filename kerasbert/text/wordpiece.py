@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from kerasbert.errors import InputError
 from kerasbert.text.added import AddedToken, special
@@ -94,7 +94,8 @@ class WordPiece(BertWords):
 
     def extended(self, pieces: Sequence[str]) -> Self:
         """The tokenizer with further special tokens behind its pieces."""
-        settings: dict[str, Any] = {**self.settings(), "added": [*self.added, *map(special, pieces)]}
+        settings = self.settings()
+        settings["added"] = [*self.added, *map(special, pieces)]
         return type(self)([*self.vocabulary, *pieces], **settings)
 
     def _pieces(self, word: str) -> list[tuple[int, int]]:
