@@ -10,9 +10,9 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -98,7 +98,7 @@ def adapts(spec: Spec, name: str, pooler: bool = False) -> bool:
     return re.match(adapting(spec, pooler), name) is not None
 
 
-def digest(weights: Mapping[str, np.ndarray], without: Any = ()) -> str:
+def digest(weights: Mapping[str, np.ndarray], without: Iterable[str] = ()) -> str:
     """sha256 of an encoder's weights by name, but for those in `without`."""
     found = hashlib.sha256()
     for name in sorted(set(weights) - set(without)):
@@ -165,7 +165,7 @@ def read_adapter(path: str | os.PathLike, base: ModelInfo) -> Adapter:
     )
 
 
-def merge(names: Any, read: Callable[[str], np.ndarray], spec: Spec) -> dict[str, Callable[[], np.ndarray]]:
+def merge(names: Collection[str], read: Callable[[str], np.ndarray], spec: Spec) -> dict[str, Callable[[], np.ndarray]]:
     """What reads each weight of the model that LoRA is merged into: kernel + scale * A B, worked out in float64.
 
     Args:

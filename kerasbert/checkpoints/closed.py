@@ -7,7 +7,6 @@ nobody computes with into `WITHOUT_EFFECT` or the dialect's `unread`, each with 
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.errors import InputError
@@ -45,7 +44,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {  # patterns of keys -> why they change no 
 }
 # What only training computes with, or only transformers' `generate` -> the values at which there is nothing to tell: ours, and
 # the default of each class, which every file repeats.
-_GENERATION: Mapping[str, Any] = {
+_GENERATION: JsonMap = {
     "max_length": 20,
     "min_length": 0,
     "do_sample": False,
@@ -68,7 +67,7 @@ _GENERATION: Mapping[str, Any] = {
     "task_specific_params": {},
     "prefix": "",
 }
-USUAL: Mapping[str, tuple[Any, ...]] = {
+USUAL: Mapping[str, tuple[object, ...]] = {
     "classifier_dropout": (0.0, 0.1),
     "classifier_dropout_prob": (0.0, 0.1),
     "classif_dropout": (0.0, 0.1),
@@ -84,7 +83,7 @@ USUAL: Mapping[str, tuple[Any, ...]] = {
     **{key: (value,) for key, value in _GENERATION.items()},
 }
 # What another network is computed by -> the values that say nothing of it.
-ALTERING: Mapping[str, tuple[Any, ...]] = {
+ALTERING: Mapping[str, tuple[object, ...]] = {
     "is_decoder": (False,),
     "is_encoder_decoder": (False,),
     "add_cross_attention": (False,),
@@ -169,7 +168,7 @@ def _contradicts(content: JsonMap) -> bool:
     return {str(number): name for name, number in numbers.items()} != {str(i): name for i, name in names.items()}
 
 
-def _allowed(key: str, value: object, heads: Collection[str]) -> tuple[Any, ...] | None:
+def _allowed(key: str, value: object, heads: Collection[str]) -> tuple[object, ...] | None:
     """Values of a key that changes numbers; None of any other key."""
     if key == "tie_word_embeddings":  # only a head over the vocabulary computes with the table
         return (True,) if _LM_HEADS & set(heads) else None

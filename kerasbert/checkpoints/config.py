@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from kerasbert import spec as specs
 from kerasbert.checkpoints.json_files import read_json
@@ -141,7 +140,7 @@ def _activation(config: JsonMap, dialect: Dialect, where: object) -> str:
     said, known = config[key], _activations(dialect, key)
     if not isinstance(said, str) or said not in known:
         raise InputError(f"{where} has the activation {said!r}, expected one of {', '.join(known)}")
-    return known[said]
+    return str(known[said])
 
 
 def _written(dialect: Dialect) -> list[tuple[str, str]]:
@@ -154,17 +153,17 @@ def _keys(dialect: Dialect, path: str) -> list[str]:
     return [key for own, key, *_ in dialect.config if own == path]
 
 
-def _activations(dialect: Dialect, key: str) -> Mapping[str, str]:
+def _activations(dialect: Dialect, key: str) -> Mapping[str, object]:
     """Their names of activations -> ours."""
     return dialect.values.get(key, ACTIVATIONS)
 
 
-def _ours(value: object, values: Mapping[Any, Any]) -> Any:
+def _ours(value: object, values: Mapping[object, object]) -> object:
     """A value of theirs as we write it; `values` says of which that is another."""
     return values.get(value, value) if isinstance(value, str | int) else value
 
 
-def _told(values: Mapping[str, object], of: Any) -> Json:
+def _told(values: Mapping[str, object], of: object) -> Json:
     """Values, those that are functions called on what they are functions of."""
     return {key: value(of) if callable(value) else value for key, value in values.items()}
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError
@@ -22,20 +21,21 @@ def tokenizer_length(folder: Path, spec: Spec) -> int | None:
     return spec.longest if longest is None else within(longest, spec, where)
 
 
-def within(longest: Any, spec: Spec, where: Path) -> int | None:
+def within(longest: object, spec: Spec, where: Path) -> int | None:
     """A number of tokens that a file says, within the model's positions; None for any number.
 
     Raises:
         InputError: no such number.
     """
-    if type(longest) in (int, float) and longest > UNBOUNDED:
+    number = longest if isinstance(longest, int | float) and not isinstance(longest, bool) else 0
+    if number > UNBOUNDED:
         return spec.longest
-    if type(longest) not in (int, float) or longest != int(longest) or longest < 3:
+    if number < 3 or number != int(number):
         raise InputError(f"{where} has texts of {longest!r} tokens, expected a whole number of at least 3")
-    return min(int(longest), spec.longest or int(longest))
+    return min(int(number), spec.longest or int(number))
 
 
-def cross_encoder(found: JsonMap, classes: int, activation: Any, where: object) -> tuple[Json, list[str]]:
+def cross_encoder(found: JsonMap, classes: int, activation: object, where: object) -> tuple[Json, list[str]]:
     """The task of a CrossEncoder's classifier, and what is to be told of it.
 
     Args:
@@ -66,7 +66,7 @@ def cross_encoder(found: JsonMap, classes: int, activation: Any, where: object) 
     return {"kind": kind, "inputs": "pair"} | ({"options": options} if options else {}), told
 
 
-def activation_in(config: JsonMap) -> tuple[bool, Any]:
+def activation_in(config: JsonMap) -> tuple[bool, object]:
     """Whether a configuration is of a CrossEncoder that was saved before 5.4, and the activation that it names."""
     said = config.get("sentence_transformers")
     if isinstance(said, Mapping):

@@ -20,6 +20,7 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.text import knowledge
@@ -29,6 +30,7 @@ from kerasbert.text.languages import write_languages
 if TYPE_CHECKING:  # command lines read model.json without Keras
     import keras
 
+    from kerasbert.checkpoints.readers import Tensors
     from kerasbert.layers.encoder import SpecModel
     from kerasbert.spec import Spec
 
@@ -73,7 +75,7 @@ class Weights:
     arrays: Mapping[str, np.ndarray]
 
 
-def named_weights(model: Any) -> dict[str, Any]:
+def named_weights(model: "keras.layers.Layer | Weights") -> dict[str, Tensor]:
     """Weight name -> Keras variable of a built model or layer, or -> array of a `Weights`."""
     if isinstance(model, Weights):
         return dict(model.arrays)
@@ -101,7 +103,7 @@ class ModelParts:
 
     encoder: "keras.Model | Weights"
     name: str
-    heads: Mapping[str, Any] | None = None
+    heads: "Mapping[str, keras.layers.Layer | Mapping[str, np.ndarray]] | None" = None
     tokenizer: Tokenizer | None = None
     task: JsonMap | None = None
     labels: Sequence[str] | None = None
@@ -110,7 +112,7 @@ class ModelParts:
     languages: Mapping[str, int] | None = None
     generation: JsonMap | None = None
 
-    def weights(self) -> dict[str, Any]:
+    def weights(self) -> dict[str, Tensor]:
         """Weight name -> Keras variable or array; those of a head under `heads/NAME/`."""
         weights = dict(named_weights(self.encoder))
         for head, part in (self.heads or {}).items():
@@ -173,7 +175,7 @@ def _digest(content: JsonMap) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-def as_array(value: Any) -> np.ndarray:
+def as_array(value: Tensor) -> np.ndarray:
     """A Keras variable or an array as float32 numpy."""
     # numpy 2 warns about the conversion that Keras and TensorFlow variables bring along, but not about .numpy()
     return np.asarray(value if isinstance(value, np.ndarray) else value.value.numpy(), np.float32)
@@ -206,7 +208,7 @@ def read_model_json(directory: str | os.PathLike) -> ModelInfo:
             f"{path} is damaged: expected family (text), spec (object), task (object), labels (list of text)"
         )
     return ModelInfo(
-        family=family,
+        family=str(family),
         name=str(content.get("name", family)),
         spec=_spec(content, path),
         task=content.get("task"),
@@ -233,12 +235,15 @@ def _spec(content: JsonMap, path: Path) -> "Spec":
         raise InputError(f"{path} is damaged: its spec is not the nested object that was written") from error
 
 
-def _generation(held: Any, path: Path) -> Json | None:
+def _generation(held: object, path: Path) -> Json | None:
     """How the checkpoint wrote, if what is held is that."""
     if held is None:
         return None
-    parts = [held.get("options", {}), held.get("tasks", {})] if isinstance(held, dict) else [None]
-    if not all(isinstance(part, dict) for part in (*parts, *(parts[-1] or {}).values())):
+    tasks = held.get("tasks", {}) if isinstance(held, dict) else None
+    if not isinstance(held, dict) or not all(
+        isinstance(part, dict)
+        for part in (held.get("options", {}), tasks, *(tasks.values() if isinstance(tasks, dict) else ()))
+    ):
         raise InputError(f"{path} is damaged: expected generation to be options by name")
     return held
 
@@ -280,7 +285,7 @@ def read_tensors(directory: str | os.PathLike) -> Safetensors:
     return tensors
 
 
-def head_names(tensors: Safetensors) -> list[str]:
+def head_names(tensors: "Tensors") -> list[str]:
     """Names of the heads that a weight file holds."""
     return sorted({name.split("/")[1] for name in tensors.names() if name.startswith("heads/") and name.count("/") > 1})
 
@@ -333,7 +338,7 @@ def load_weights(directory: str | os.PathLike, model: "keras.layers.Layer", pref
         variable.assign(tensors.read(name))
 
 
-def load_encoder(directory: str | os.PathLike) -> tuple[Any, ModelInfo]:
+def load_encoder(directory: str | os.PathLike) -> "tuple[SpecModel, ModelInfo]":
     """The encoder of a model directory with `.tokenizer` and `.labels`, and what model.json says.
 
     Raises:

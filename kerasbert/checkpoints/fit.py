@@ -4,7 +4,7 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert import answers, registry
 from kerasbert import spec as specs
@@ -23,6 +23,10 @@ from kerasbert.poolings import reads_pooler
 from kerasbert.storage import unused
 from kerasbert.storage.json_view import Json, JsonMap, JsonView
 from kerasbert.text import knowledge
+
+if TYPE_CHECKING:
+    from kerasbert.layers.encoder import SpecModel
+    from kerasbert.text.base import Tokenizer
 
 
 class NamedFormat(Format):
@@ -126,7 +130,7 @@ def plan(format: NamedFormat, opened: Opened, asked: ImportOptions) -> Plan:
     return Plan(coverage, tensors=theirs.tensors, heads=found.heads, **about)
 
 
-def _described(theirs: _Theirs, found: Answers, pieces: Any, labels: tuple[str, ...] | None) -> Json:
+def _described(theirs: _Theirs, found: Answers, pieces: "Tokenizer | None", labels: tuple[str, ...] | None) -> Json:
     """What a model directory says beside its weights: as of `Imported.described`."""
     labelled = found.task and answers.find(found.task["kind"]).labelled
     return {
@@ -139,7 +143,7 @@ def _described(theirs: _Theirs, found: Answers, pieces: Any, labels: tuple[str, 
 
 
 def _converted(
-    convert: Callable[[Any, Any], Any],
+    convert: Callable[["SpecModel", specs.Spec | None], "SpecModel"],
     theirs: Plan,
     family: registry.Family,
     named: specs.Spec | None,
@@ -223,7 +227,7 @@ def _check_others(theirs: _Theirs, coverage: Coverage, asked: ImportOptions) -> 
 
 
 def _answers(
-    theirs: _Theirs, heads: Mapping[str, Any], classes: int, spec: specs.Spec, asked: ImportOptions
+    theirs: _Theirs, heads: Mapping[str, Mapping], classes: int, spec: specs.Spec, asked: ImportOptions
 ) -> tuple[Answers, specs.Spec]:
     """What the heads answer, and the Spec of a model that does."""
     if asked.pair and "classifier" not in heads:
@@ -244,7 +248,7 @@ def _answers(
     return found, spec
 
 
-def _settle(theirs: _Theirs, found: Answers, pieces: Any, heads: Mapping[str, object]) -> None:
+def _settle(theirs: _Theirs, found: Answers, pieces: "Tokenizer | None", heads: Mapping[str, object]) -> None:
     """Refuse what is left of the configuration and changes numbers; the rest is told."""
     content, folder = theirs.content, theirs.opened.folder
     if not isinstance(content, JsonView):

@@ -25,6 +25,8 @@ from kerasbert.storage import unused
 from kerasbert.storage.json_view import Json, JsonView
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from kerasbert.text.base import Tokenizer
 
 
@@ -100,7 +102,7 @@ class Answers:
     task: Json | None
     vector: Json | None = None
     told: list[str] = dataclasses.field(default_factory=list)
-    heads: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    heads: "dict[str, dict[str, np.ndarray]]" = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -139,7 +141,7 @@ class Opened:
         """
         return Answers(task)
 
-    def generation(self, pieces: Any, family: Family) -> tuple[Json, list[str]]:
+    def generation(self, pieces: "Tokenizer | None", family: Family) -> tuple[Json, list[str]]:
         """How it writes (`generation_config.read`), and lines that a user should read."""
         return {}, []
 

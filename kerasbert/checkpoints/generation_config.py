@@ -5,7 +5,7 @@ transformers' generate takes its defaults from there. The beginning and the end 
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from kerasbert import answers, registry
 from kerasbert.answers.generation import GenerationKind
@@ -147,7 +147,7 @@ def _options(view: JsonView, two: bool, tokenizer: Tokenizer, first: str, where:
     return options
 
 
-def _part_or_piece(number: Any, tokenizer: Tokenizer, where: str) -> str:
+def _part_or_piece(number: object, tokenizer: Tokenizer, where: str) -> str:
     """What a decoder starts with, by its id: a part of the tokenizer, or a piece, as mBART's languages are.
 
     Raises:
@@ -187,7 +187,7 @@ def _lengths(view: JsonView, two: bool, where: str, told: list[str]) -> Json:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _sampling(view: JsonView, beams: Any, where: str, told: list[str]) -> Json:
+def _sampling(view: JsonView, beams: object, where: str, told: list[str]) -> Json:
     """Options by which tokens are drawn; without do_sample theirs takes none of them."""
     values = {key: view.get(key) for key in _DRAWN}
     if not values["do_sample"]:

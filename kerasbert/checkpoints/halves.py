@@ -1,13 +1,16 @@
 """transformers' EncoderDecoderModel of two encoders of one kind: names and settings of both halves, of those of one."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasbert import spec as specs
 from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.storage.json_view import Json, JsonMap
+
+if TYPE_CHECKING:
+    from kerasbert.models.bert2bert import Bert2BertSpec
 
 
 class TwoBerts(Dialect):
@@ -25,9 +28,10 @@ class TwoBerts(Dialect):
         """Whether the encoder is of this family."""
         half = config.get("encoder")
         said = half.get("model_type") if isinstance(half, Mapping) else None
-        return said == self.fixed["encoder.model_type"]({"encoder.model_type": said})
+        kind = self.fixed["encoder.model_type"]  # a function of the configuration, `_settings`
+        return callable(kind) and said == kind({"encoder.model_type": said})
 
-    def write_config(self, config: Json, spec: Any) -> Json:
+    def write_config(self, config: Json, spec: "Bert2BertSpec") -> Json:
         """Whether transformers before 5 ties the halves."""
         return config | {"tie_encoder_decoder": spec.share == "all"}
 
@@ -63,7 +67,7 @@ def _rows(half: Dialect, prefix: str) -> tuple[tuple[str, ...], ...]:
     return tuple(rows)
 
 
-def _of_encoder(key: str) -> Callable[[JsonMap], Any]:
+def _of_encoder(key: str) -> Callable[[JsonMap], object]:
     """The value of the encoder's key of that name."""
     return lambda config: config.get(f"encoder.{key}")
 

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert import answers, registry
 from kerasbert.answers.vector import prompt_tokens
@@ -27,6 +27,9 @@ from kerasbert.family import Family
 from kerasbert.spec import Spec
 from kerasbert.storage.json_view import Json
 
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
+
 
 @dataclasses.dataclass
 class OpenedHf(Opened):
@@ -39,7 +42,7 @@ class OpenedHf(Opened):
         task, told = cross_encoders.from_before(self.config or {}, task, classes, self.folder, spec)
         return Answers(task, None, told)
 
-    def generation(self, pieces: Any, family: Family) -> tuple[Json, list[str]]:
+    def generation(self, pieces: "Tokenizer | None", family: Family) -> tuple[Json, list[str]]:
         """As its generation_config.json says."""
         return generation_config.read(self.folder, self.config or {}, pieces, family)
 
@@ -131,7 +134,7 @@ class OpenedSentenceTransformers(OpenedHf):
             found.heads = self.theirs.heads(found.vector["options"], spec.hidden, asked.allow_pickle)
         return found
 
-    def tokenizer(self, spec: Spec, asked: ImportOptions) -> Any:
+    def tokenizer(self, spec: Spec, asked: ImportOptions) -> "Tokenizer | None":
         """The folder's tokenizer, with lower-cased texts where its settings ask for that."""
         pieces = self.theirs.tokenizer(super().tokenizer(spec, asked))
         options = (self.vector or {}).get("options", {})

@@ -3,14 +3,14 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert import answers, registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints import config as configs
 from kerasbert.checkpoints import cross_encoders, generation_config, sentence_transformers, source
 from kerasbert.checkpoints.directory import ModelInfo, head_names, read_tensors
-from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
+from kerasbert.checkpoints.safetensors import write_safetensors
 from kerasbert.checkpoints.write import Named, named, write_vocabulary
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json, JsonMap
@@ -18,6 +18,9 @@ from kerasbert.text.base import Tokenizer
 from kerasbert.text.hf_save import added_tokens
 from kerasbert.text.languages import read_languages
 from kerasbert.text.wordpiece import TEMPLATE as BERT
+
+if TYPE_CHECKING:
+    from kerasbert.checkpoints.readers import Tensors
 
 PAD = {
     "xlm": 2,
@@ -63,7 +66,7 @@ def _config(found: Named) -> Json:
 
 def _task_keys(task: JsonMap) -> Json:
     """What a configuration says of the task."""
-    keys: dict[str, Any] = {}
+    keys: Json = {}
     if task.get("inputs") == "pair":
         keys = {configs.PAIR: True} | cross_encoders.written_activation(task)
     return keys | ({configs.OPTIONS: task["options"]} if task.get("options") else {})
@@ -86,7 +89,7 @@ def _special_ids(tokenizer: Tokenizer, keys: Mapping[str, str]) -> dict[str, int
     return {key: tokenizer._ids[pieces[part]] for key, part in keys.items() if part in pieces}
 
 
-def _described(config: dict, kind: str, info: ModelInfo, tensors: Safetensors) -> dict:
+def _described(config: dict, kind: str, info: ModelInfo, tensors: "Tensors") -> dict:
     """A Hugging Face configuration with its class and its labels."""
     config = {"model_type": info.family, "dtype": "float32", "pad_token_id": PAD.get(info.family, 0)} | config
     config["architectures"] = [kind]

@@ -3,16 +3,17 @@
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import NoReturn, TypeVar
 
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import unrepeated
 
 LONGEST = 64_000_000  # bytes; the index of a sharded model names every tensor once
 DEEPEST = 64  # objects and lists within one another
+Read = TypeVar("Read")
 
 
-def read_json(path: Path, kind: type = dict) -> Any:
+def read_json(path: Path, kind: type[Read] = dict) -> Read:
     """A json object, or a value of another kind, from a file of bounded size, or an InputError.
 
     A key twice in an object, NaN and infinite numbers are refused: of two values one would be lost, and json has no NaN.
@@ -35,7 +36,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
     return value
 
 
-def _constant(name: str) -> Any:
+def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number there")
 
 

@@ -8,9 +8,9 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from kerasbert.checkpoints.write import With, Without, dialect_of, of_model, rea
 from kerasbert.errors import InputError
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json, JsonMap
+
+if TYPE_CHECKING:
+    from kerasbert.checkpoints.readers import Tensors
 
 TARGET, WEIGHTS = "keras_hub", "model.weights.h5"
 UNPROJECTED = "E = H"  # a class of files of its own: ELECTRA has no projection there, and its layers other numbers
@@ -92,7 +95,7 @@ def _check_activation(run: Path, spec: specs.Spec, dialect: Dialect, base: specs
         )
 
 
-def _backbone(run: Path, info: ModelInfo, tensors: Any) -> Any:
+def _backbone(run: Path, info: ModelInfo, tensors: "Tensors") -> "Tensors":
     """The tensors without heads of pretraining, which is told.
 
     Raises:
@@ -111,7 +114,7 @@ def _backbone(run: Path, info: ModelInfo, tensors: Any) -> Any:
     return Without(tensors, tuple(f"heads/{head}/" for head in heads))
 
 
-def _in_form(run: Path, info: ModelInfo, tensors: Any, base: specs.Spec) -> tuple[ModelInfo, Any]:
+def _in_form(run: Path, info: ModelInfo, tensors: "Tensors", base: specs.Spec) -> tuple[ModelInfo, "Tensors"]:
     """The model as their backbone has it, which computes the same; `base` is what the family's Spec is there."""
     ours, theirs, changes = info.spec.embeddings, base.embeddings, {}
     more: dict[str, np.ndarray] = {}
@@ -148,7 +151,7 @@ def _config(config: JsonMap) -> Json:
     }
 
 
-def _write_weights(path: Path, names: Mapping[str, str], read: Any) -> None:
+def _write_weights(path: Path, names: Mapping[str, str], read: Callable[[str], np.ndarray]) -> None:
     """Write the weights, by their paths in the file."""
     import h5py
 

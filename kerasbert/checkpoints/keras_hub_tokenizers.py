@@ -1,7 +1,6 @@
 """The tokenizer of a KerasHub preset: tokenizer.json and assets/tokenizer, in and out."""
 
 from pathlib import Path
-from typing import Any
 
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.json_files import read_json
@@ -75,8 +74,8 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
     unused.leave(folder / "tokenizer.json", settings.unread(_TOKENIZER_UNREAD))
     if (assets / "vocabulary.txt").is_file():
         pieces = (assets / "vocabulary.txt").read_text("utf-8").split("\n")
-        flags: dict[str, Any] = {name: bool(settings.get(name, False)) for name in ("lowercase", "strip_accents")}
-        return WordPiece([piece for piece in pieces if piece], **flags)
+        lowercase, accents = (bool(settings.get(name, False)) for name in ("lowercase", "strip_accents"))
+        return WordPiece([piece for piece in pieces if piece], lowercase=lowercase, strip_accents=accents)
     if (assets / "vocabulary.json").is_file():
         lines = (assets / "merges.txt").read_text("utf-8").split("\n")
         merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]

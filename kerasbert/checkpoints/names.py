@@ -12,6 +12,8 @@ from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from kerasbert.checkpoints.readers import Reader
     from kerasbert.spec import Spec
 
@@ -52,7 +54,7 @@ class Class:
     pooler: bool = True
     rows: tuple[tuple[str, ...], ...] = ()
     shapes: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
-    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    fixed: Mapping[str, object] = dataclasses.field(default_factory=dict)
     refused: str = ""
     without: tuple[str, ...] = ()
 
@@ -109,21 +111,21 @@ class Dialect:
     leaves: Mapping[str, tuple[str, ...]]
     heads: Mapping[str, Mapping[str, str] | None]
     config: tuple[tuple, ...]
-    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    silent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    values: Mapping[str, Mapping[Any, Any]] = dataclasses.field(default_factory=dict)
+    fixed: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    silent: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, Mapping[Any, object]] = dataclasses.field(default_factory=dict)
     classes: Mapping[str, Class] = dataclasses.field(default_factory=dict)
     model_types: tuple[str, ...] = ()
     prefix: str = ""
     renames: tuple[tuple[str, str], ...] = ()
     tied: Mapping[str, str | tuple[str, ...]] = dataclasses.field(default_factory=dict)
     ignored: Mapping[str, Expected | None] = dataclasses.field(default_factory=dict)
-    stored: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
+    stored: Mapping[str, Callable[..., "np.ndarray"]] = dataclasses.field(default_factory=dict)
     forms: Mapping[str, Form] = dataclasses.field(default_factory=dict)
-    spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    spec: JsonMap = dataclasses.field(default_factory=dict)
     special: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unprojected: bool = False
-    unread: Mapping[str, str | tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    unread: Mapping[str, str | tuple[object, ...]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of_names(cls, other: "Dialect") -> Self:

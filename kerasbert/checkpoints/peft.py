@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ TASKS = {
     "Model": "FEATURE_EXTRACTION",
 }
 # settings that change what is computed -> the only value that is read, and what to say of others
-ONLY: Mapping[str, tuple[Any, ...]] = {
+ONLY: Mapping[str, tuple[object, ...]] = {
     "peft_type": ("LORA",),
     "bias": ("none", None),
     "fan_in_fan_out": (False, None),
@@ -111,7 +110,7 @@ def read(path: Path, base: ModelInfo) -> Adapter:
         arrays[ours] = values.T if transposed else values
     left = config.unread(UNREAD)
     unused.leave(path / source.PEFT, [key for key in left if (key, left[key]) != ("lora_dropout", 0.0)])
-    changes: dict[str, Any] = {"lora.rank": rank, "lora.alpha": scale, "lora.targets": sorted(targets)}
+    changes: Json = {"lora.rank": rank, "lora.alpha": scale, "lora.targets": sorted(targets)}
     if any(name.startswith("pooler/") for name in arrays):
         changes["pooler"] = True
     info = dataclasses.replace(base, spec=base.spec.derive(changes), task=task, labels=labels)
@@ -194,7 +193,7 @@ def _heads(
     return heads, labels if task and labels else None, task
 
 
-def _others(dialect: Dialect, heads: Mapping[str, Any], rest: Iterable[str]) -> dict[str, tuple[str, bool]]:
+def _others(dialect: Dialect, heads: Mapping[str, Mapping], rest: Iterable[str]) -> dict[str, tuple[str, bool]]:
     """Their tensor -> our weight and whether it is transposed, of what is saved whole: heads and the pooler."""
     ours = [f"heads/{head}/{weight}" for head, weights in heads.items() for weight in weights]
     known = {}

@@ -1,7 +1,6 @@
 """The tokenizer beside a checkpoint, as its tables fit it."""
 
 from pathlib import Path
-from typing import Any
 
 from kerasbert import spec as specs
 from kerasbert import text
@@ -20,13 +19,13 @@ def tokenizer_in(place: Path, spec: specs.Spec, required: bool) -> Tokenizer | N
 
 
 def with_graph(
-    tokenizer: Tokenizer | None, triples: knowledge.KnowledgeGraph, spec: specs.Spec, graph: Any, place: Path
-) -> Any:
+    tokenizer: Tokenizer | None, triples: knowledge.KnowledgeGraph, spec: specs.Spec, graph: object, place: Path
+) -> Tokenizer:
     """A tokenizer with a graph, of which a row of all positions holds every triple."""
     if tokenizer is None:
         raise InputError(f"{place} has no tokenizer, and a graph is found in texts: give one (--tokenizer DIR)")
     planted = with_knowledge(tokenizer, triples)
-    if spec.longest:
+    if spec.longest and planted.knowledge is not None:
         planted.knowledge.check(spec.longest, where=str(graph))
     return planted
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class Imported:
 
     family: registry.Family
     name: str
-    encoder: Any
+    encoder: "SpecModel | Weights"
     heads: dict[str, dict[str, np.ndarray]] = dataclasses.field(default_factory=dict)
     task: Json | None = None
     described: Json = dataclasses.field(default_factory=dict)
@@ -71,10 +71,10 @@ class Plan:
 
     coverage: Coverage | None
     problem: InputError | None = None
-    tensors: Any = None
-    family: Any = None
+    tensors: "Reader | None" = None
+    family: registry.Family | None = None
     name: str = ""
-    spec: Any = None
+    spec: specs.Spec | None = None
     task: Json | None = None
     described: Json = dataclasses.field(default_factory=dict)
     heads: dict[str, dict[str, np.ndarray]] = dataclasses.field(default_factory=dict)
@@ -90,7 +90,7 @@ class Plan:
         if self.coverage is None:
             raise InputError(f"a {self.name} is made of weights and words as they are: leave dry_run out (--dry-run)")
         for pair in self.coverage.pairs if self.problem is None else ():
-            _finite(self.tensors, pair.theirs)
+            _finite(cast("Reader", self.tensors), pair.theirs)
         return self.coverage
 
     def read(self) -> Imported:
@@ -104,13 +104,16 @@ class Plan:
         arrays: dict[str, np.ndarray] = {}
         heads = dict(self.heads)
         for pair in self.coverage.pairs if self.coverage else ():
-            values = np.array(self.tensor(pair, _finite(self.tensors, pair.theirs)), "float32", order="C")
+            read = _finite(cast("Reader", self.tensors), pair.theirs)
+            values = np.array(self.tensor(pair, read), "float32", order="C")
             if pair.ours.startswith("heads/"):
                 _, head, weight = pair.ours.split("/", 2)
                 heads.setdefault(head, {})[weight] = values
             else:
                 arrays[pair.ours] = values
-        made = Imported(self.family, self.name, Weights(self.spec, arrays), heads, self.task, self.described)
+        assert self.family is not None  # a plan without one has a problem
+        weights = Weights(cast(specs.Spec, self.spec), arrays)  # without a spec `convert` reads nothing of it
+        made = Imported(self.family, self.name, weights, heads, self.task, self.described)
         return made if self.convert is None else self.convert(made)
 
 

@@ -12,8 +12,8 @@ from kerasbert.storage import unused
 from kerasbert.storage.json_view import JsonView
 
 
-class Reader(Protocol):
-    """What every kind of checkpoint offers."""
+class Tensors(Protocol):
+    """Tensors by name, read one by one: of a file, or of several under one roof."""
 
     def names(self) -> list[str]:
         """Names of all tensors, sorted."""
@@ -26,6 +26,10 @@ class Reader(Protocol):
     def read(self, name: str) -> np.ndarray:
         """One tensor as float32."""
         ...
+
+
+class Reader(Tensors, Protocol):
+    """What every kind of checkpoint offers."""
 
     def stored(self, name: str) -> np.ndarray:
         """One tensor as numbers of any type: what is no weight."""

@@ -9,11 +9,12 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import Json
 
 _LONGEST_HEADER = 100_000_000  # as the reference reader
 _LARGEST = 1 << 64  # sizes are below, as the reference's usize
@@ -89,7 +90,7 @@ class Safetensors:
 class _Object(dict):
     """A json object that knows which keys it had twice."""
 
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
         super().__init__(pairs)
         names = [name for name, _ in pairs]
         self.twice = {name for name in names if names.count(name) > 1} if len(self) < len(names) else set()
@@ -98,7 +99,7 @@ class _Object(dict):
 def _parsed(text: bytes) -> _Object:
     """The header; json as the reference reads it, stricter than Python's."""
 
-    def constant(name: str) -> Any:
+    def constant(name: str) -> NoReturn:
         raise ValueError(f"holds {name}, which is no json")
 
     def whole(digits: str) -> int | float:  # a number that is no size is a float there, -0 too
@@ -181,7 +182,7 @@ def write_safetensors(
         read: gives one tensor by its name; called once for each, in order.
         metadata: text to text, for the header.
     """
-    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    header: Json = {"__metadata__": dict(metadata)} if metadata else {}
     offset = 0
     for name in sorted(shapes):
         end = offset + 4 * math.prod(shapes[name])

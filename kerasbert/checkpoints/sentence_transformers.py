@@ -9,7 +9,7 @@ What is read is what the loader of release 6.2 reads, in its order (base/modules
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasbert.answers.vector import dense_names
 from kerasbert.checkpoints import vector_modules
@@ -22,6 +22,7 @@ from kerasbert.storage import files, unused
 from kerasbert.storage.json_view import Json, JsonMap, JsonView
 
 if TYPE_CHECKING:
+    from kerasbert.checkpoints.readers import Tensors
     from kerasbert.text.base import Tokenizer
 
 
@@ -110,7 +111,7 @@ class Theirs:
 
     # What the Transformer does with a text
 
-    def tokenizer(self, tokenizer: Any) -> "Tokenizer | None":
+    def tokenizer(self, tokenizer: "Tokenizer | None") -> "Tokenizer | None":
         """The folder's tokenizer, with lower-cased texts where the settings ask for it."""
         if (
             not self.view("settings").get("do_lower_case")
@@ -122,7 +123,9 @@ class Theirs:
             raise InputError(
                 f"{self.places['settings']} lower-cases texts before the tokenizer, which keeps case: no such model here"
             )
-        return type(tokenizer)(tokenizer.vocabulary, **tokenizer.settings() | {"lowercase": True})
+        settings = tokenizer.settings()
+        settings["lowercase"] = True
+        return type(tokenizer)(tokenizer.vocabulary, **settings)
 
     def length(self, spec: Spec) -> int | None:
         """The most tokens of a text, as their loader gives it, within the model's positions; None for any number."""
@@ -346,7 +349,7 @@ def _check_kind(theirs: Theirs, folder: Path, names: Sequence[str]) -> None:
         )
 
 
-def write(folder: Path, task: JsonMap, spec: Spec, tensors: Any = None, static: bool = False) -> None:
+def write(folder: Path, task: JsonMap, spec: Spec, tensors: "Tensors | None" = None, static: bool = False) -> None:
     """Their files around a checkpoint of Hugging Face, or a table.
 
     Args:
@@ -375,6 +378,7 @@ def write(folder: Path, task: JsonMap, spec: Spec, tensors: Any = None, static: 
         files.write_json(folder / "1_Pooling" / "config.json", written)
     width = spec.hidden * len(readouts_of(options["pooling"]))
     for name, path, layer in zip(dense_names(options), paths[1 if static else 2 :], layers):
+        assert tensors is not None, "a task with dense layers needs tensors"
         vector_modules.write_dense(
             folder / path, layer, width, lambda weight, of=name: tensors.read(f"heads/{of}/{weight}")
         )

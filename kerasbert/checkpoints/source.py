@@ -12,7 +12,7 @@ import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert import registry, text
 from kerasbert.checkpoints import hub
@@ -24,6 +24,9 @@ from kerasbert.storage import aside, files
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.files import tokenizer_file
+
+if TYPE_CHECKING:
+    import numpy as np
 
 WEIGHTS = "weights.safetensors"
 ADAPTER, PEFT = (
@@ -297,7 +300,7 @@ def _signature(path: Path) -> tuple:
 
 
 @functools.cache
-def _converted(path: str, version: Any) -> Path:
+def _converted(path: str, version: object) -> Path:
     """The model directory made of a Hugging Face folder, or of a name on the hub, once in a process.
 
     Args:
@@ -350,7 +353,7 @@ def _checkpoint(run: Path, step: str) -> Path:
     _verified(folder, ["optimizer.safetensors"])
     weights, slots = Safetensors(folder / WEIGHTS), Safetensors(folder / "optimizer.safetensors")
 
-    def read(name: str) -> Any:
+    def read(name: str) -> "np.ndarray":
         return slots.read(averages[name]) if name in averages else weights.read(name)
 
     write_safetensors(made / WEIGHTS, {name: weights.shape(name) for name in weights.names()}, read)

@@ -6,8 +6,9 @@ model.py; sentence-transformers 6.2, sentence_transformer/modules/static_embeddi
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -90,7 +91,7 @@ def plan(
     spec = specs.derive(family.spec, changes)
     if theirs is None:
         task, told, length = _of_model2vec(folder)
-        heads: dict[str, Any] = {}
+        heads: dict[str, dict[str, np.ndarray]] = {}
     else:
         task, told = theirs.vector(spec), theirs.told
         heads = theirs.heads(task["options"], spec.hidden, asked.allow_pickle)
@@ -138,15 +139,18 @@ def _read_tokenizer(path: Path) -> tuple[Tokenizer, int | None]:
     cut, padding, content["padding"] = content.pop("truncation", None) or {}, content.get("padding") or {}, None
     if not isinstance(cut, dict) or not isinstance(padding, dict) or cut.get("direction", "Right") != "Right":
         raise InputError(f"{path} truncates a text at its begin, or is damaged: no such model here")
-    model = content.get("model") if isinstance(content.get("model"), dict) else {}
-    vocab = model.get("vocab") or ()
-    known = set(vocab) if isinstance(vocab, dict) else {each[0] for each in vocab if isinstance(each, list) and each}
-    known |= {each["content"] for each in content.get("added_tokens") or () if isinstance(each.get("content"), str)}
+    said = content.get("model")
+    model = said if isinstance(said, dict) else {}
+    vocab = model.get("vocab")
+    rows, added = (each if isinstance(each, list) else [] for each in (vocab, content.get("added_tokens")))
+    pieces = [*vocab] if isinstance(vocab, dict) else [each[0] for each in rows if isinstance(each, list) and each]
+    pieces += [each.get("content") for each in added if isinstance(each, dict)]
+    known = {piece for piece in pieces if isinstance(piece, str)}  # what is something else `hf.from_hf` refuses
     names = {f"{part}_token": [f"[{part.upper()}]", f"<{part}>"] for part in ("pad", "unk", "cls", "sep", "mask")}
     names["cls_token"].append("<s>")
     names["sep_token"].append("</s>")
     found = {name: next((each for each in usual if each in known), None) for name, usual in names.items()}
-    found["pad_token"] = padding.get("pad_token") if padding.get("pad_token") in known else found["pad_token"]
+    found["pad_token"] = next((each for each in known if each == padding.get("pad_token")), found["pad_token"])
     found["unk_token"] = model.get("unk_token") or found["unk_token"]
     spare = found["pad_token"]
     if spare is None or spare == found["unk_token"]:
@@ -159,7 +163,9 @@ def _read_tokenizer(path: Path) -> tuple[Tokenizer, int | None]:
     return tokenizer, cut.get("max_length")
 
 
-def _covered(tensors: "Reader", tokenizer: Tokenizer, place: Path, asked: ImportOptions) -> tuple[Coverage, Any, Any]:
+def _covered(
+    tensors: "Reader", tokenizer: Tokenizer, place: Path, asked: ImportOptions
+) -> tuple[Coverage, tuple[int, int], Callable[[np.ndarray], np.ndarray]]:
     """Which tensor is the table, the shape of this, and what makes a row a piece of it: float32 [V, H] -> [V, H]."""
     held = set(tensors.names())
     name = "embeddings" if "embeddings" in held else "embedding.weight"
@@ -235,8 +241,7 @@ def write(run: Path, path: str | os.PathLike, overwrite: bool, model2vec: bool =
 
 def _left_out(info: ModelInfo) -> tuple[int, ...]:
     """Ids without a part in the mean; `is_static` has seen that the family is one of averages."""
-    spec: Any = info.spec
-    return spec.embeddings.left_out
+    return specs.get(info.spec, "embeddings.left_out")
 
 
 def _check(run: Path, info: ModelInfo, task: JsonMap, tokenizer: Tokenizer | None) -> None:

@@ -1,8 +1,8 @@
 """Checkpoints of TensorFlow 1 with named tensors, as Google released them: bert_config.json and bert_model.ckpt, in and out."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -79,7 +79,7 @@ def _prefix(path: Path) -> Path:
     return prefix
 
 
-def write(folder: Path, config: dict, shapes: dict, read: Any) -> None:
+def write(folder: Path, config: dict, shapes: dict, read: Callable[[str], np.ndarray]) -> None:
     """Write the configuration and the tensors."""
     import tensorflow as tf
 

@@ -3,7 +3,7 @@
 import codecs
 import os
 import struct
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -286,7 +286,7 @@ def read_fasttext(path: str | os.PathLike, file: BinaryIO, skipped: Skipped | No
     magic, version = stream.unpack("2i", "its header")
     if magic != MAGIC or version not in VERSIONS:
         raise InputError(f"{path} is no .bin of fastText (version {version}), expected version 11 or 12")
-    head: dict[str, Any] = dict(zip(FIELDS, stream.unpack("12id", "its header")))
+    head: Json = dict(zip(FIELDS, stream.unpack("12id", "its header")))
     words, labels = _counts(stream, path)
     if labels or head["model"] == SUPERVISED:
         raise InputError(
@@ -373,13 +373,13 @@ def write_fasttext(file: BinaryIO, vectors: WordVectors) -> None:
         raise InputError("these vectors have no n-grams, which fastText's .bin holds. Take --format vec, bin or glove")
     settings: Json = DEFAULTS | vectors.settings
     counts = vectors.counts if vectors.counts is not None else [1] * len(vectors)
-    own: dict[str, Any] = {
+    own: Json = {
         "dim": vectors.width,
         "bucket": len(vectors.buckets),
         "minn": vectors.least,
         "maxn": vectors.most,
     }
-    values: list[Any] = [(settings | own)[name] for name in FIELDS]
+    values: list[float] = [(settings | own)[name] for name in FIELDS]
     file.write(
         struct.pack(
             "<2i12id", MAGIC, int(settings.get("version", 12)), *[int(value) for value in values[:-1]], values[-1]

@@ -5,7 +5,6 @@ Release 6.2: sentence_transformer/modules/pooling.py, base/modules/dense.py.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -91,7 +90,7 @@ def dense(content: JsonMap, where: Path, width: int) -> Json:
     return {"width": size, "activation": ACTIVATIONS[name], "bias": bias}
 
 
-def _shapes(layer: Mapping[str, Any], width: int) -> dict[str, tuple[int, ...]]:
+def _shapes(layer: JsonMap, width: int) -> dict[str, tuple[int, ...]]:
     """Their tensors of a layer that reads so many numbers."""
     return {"linear.weight": (layer["width"], width)} | ({"linear.bias": (layer["width"],)} if layer["bias"] else {})
 
@@ -114,7 +113,7 @@ def read_dense(folder: Path, layer: Mapping[str, object], width: int, allow_pick
     return ours | ({"bias": read["linear.bias"]} if layer["bias"] else {})
 
 
-def write_dense(folder: Path, layer: Mapping[str, Any], width: int, read: Callable[[str], np.ndarray]) -> None:
+def write_dense(folder: Path, layer: JsonMap, width: int, read: Callable[[str], np.ndarray]) -> None:
     """The inverse of `dense` and `read_dense`, into an existing folder; `read`: the kernel or the bias by name."""
     names = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
     if layer["activation"] not in names:

@@ -5,7 +5,7 @@ import gzip
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO, cast
 
 from kerasbert.checkpoints import vector_binary, vector_text
 from kerasbert.checkpoints.json_files import read_json
@@ -70,7 +70,8 @@ def write_vectors(vectors: WordVectors, path: str | os.PathLike, format: str) ->
     if format not in FORMATS:
         raise unknown("format of vectors", format, FORMATS, ", ".join(FORMATS))
     with files.new_file(path) as part, open(part, "wb") as plain:
-        file: Any = gzip.GzipFile("", "wb", fileobj=plain, mtime=0) if Path(path).suffix == ".gz" else plain
+        packed = Path(path).suffix == ".gz"
+        file = cast(BinaryIO, gzip.GzipFile("", "wb", fileobj=plain, mtime=0)) if packed else plain
         if format == "fasttext":
             write_fasttext(file, vectors)
         elif format == "bin":

@@ -1,9 +1,9 @@
 """A model directory under the names of others: what the formats share that write it tensor by tensor."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.text.base import Tokenizer
 
 if TYPE_CHECKING:
-    from kerasbert.checkpoints.readers import Reader
+    from kerasbert.checkpoints.readers import Tensors
 
 
 LM_BIAS = "heads/lm/bias"
@@ -50,7 +50,7 @@ class Named:
     run: Path
     info: ModelInfo
     family: registry.Family
-    tensors: Any
+    tensors: "Tensors"
     dialect: Dialect
     kind: str | None
     config: Json
@@ -67,7 +67,7 @@ class Named:
             values = values[self.order]
         return np.ascontiguousarray(values.T) if transpose else values
 
-    def whole(self) -> tuple[dict[str, tuple[int, ...]], Any]:
+    def whole(self) -> tuple[dict[str, tuple[int, ...]], Callable[[str], np.ndarray]]:
         """Shapes by name, and what reads them, in the forms of their file."""
         return views.whole(self.dialect.forms, self.shapes, self.read, self.info.spec.head_size)
 
@@ -90,7 +90,7 @@ def named(target: str, run: Path, classes: bool, beside: tuple[str, ...] = ()) -
     return of_model(target, run, info, tensors, class_of(dialect, info, tensors) if classes else None)
 
 
-def of_model(target: str, run: Path, info: ModelInfo, tensors: Any, kind: str | None) -> Named:
+def of_model(target: str, run: Path, info: ModelInfo, tensors: "Tensors", kind: str | None) -> Named:
     """A model under the names of a format, for a class of theirs or None; arguments as of `Named`.
 
     Raises:
@@ -155,7 +155,7 @@ def _order(dialect: Dialect, info: ModelInfo, config: JsonMap, tokenizer: Tokeni
 class With:
     """Tensors of a model, and more that it computes or that are 0."""
 
-    def __init__(self, tensors: "Reader | Without", more: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, tensors: "Tensors", more: Mapping[str, np.ndarray]) -> None:
         self.tensors, self.more = tensors, more
 
     def names(self) -> list[str]:
@@ -171,7 +171,7 @@ class With:
 class Without:
     """Tensors of a model, without those whose names begin so."""
 
-    def __init__(self, tensors: "Reader", beginnings: tuple[str, ...]) -> None:
+    def __init__(self, tensors: "Tensors", beginnings: tuple[str, ...]) -> None:
         self.tensors, self.beginnings = tensors, beginnings
         self.shape, self.read = tensors.shape, tensors.read
 
@@ -179,7 +179,7 @@ class Without:
         return [name for name in self.tensors.names() if not name.startswith(self.beginnings)]
 
 
-def _with_lm_head(dialect: Dialect, info: ModelInfo, tensors: Any) -> Any:
+def _with_lm_head(dialect: Dialect, info: ModelInfo, tensors: "Tensors") -> "Tensors":
     """The tensors with the head of their class that writes (BartForConditionalGeneration) where the task is to write."""
     writes = generation_config.writes(info.task) and dialect.heads.get("lm") == {"bias": "V"}
     if not writes or head_names(tensors):
@@ -208,7 +208,7 @@ def read_model(run: Path) -> tuple[ModelInfo, Safetensors]:
 
 
 def _tensors(
-    dialect: Dialect, tensors: Safetensors, left_out: tuple[str, ...]
+    dialect: Dialect, tensors: "Tensors", left_out: tuple[str, ...]
 ) -> tuple[dict[str, tuple[str, bool]], dict[str, tuple[int, ...]]]:
     """Their name -> (ours, whether it is transposed), and their name -> shape, of all tensors but those with such beginnings."""
     sources, shapes = {}, {}
@@ -223,7 +223,7 @@ def _tensors(
     return sources, shapes
 
 
-def in_units(tensors: Safetensors, task: Json, name: str) -> np.ndarray:
+def in_units(tensors: "Tensors", task: Json, name: str) -> np.ndarray:
     """A tensor, that of a regression's head so that it answers in the unit of the targets: others know no mean and std."""
     values, mean, std = tensors.read(name), task.get("mean", 0.0), task.get("std", 1.0)
     if name not in ("heads/classifier/kernel", "heads/classifier/bias") or (mean, std) == (0.0, 1.0):
@@ -231,7 +231,7 @@ def in_units(tensors: Safetensors, task: Json, name: str) -> np.ndarray:
     return (values.astype("float64") * std + (mean if name.endswith("bias") else 0.0)).astype("float32")
 
 
-def class_of(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> str:
+def class_of(dialect: Dialect, info: ModelInfo, tensors: "Tensors") -> str:
     """Their class with exactly the heads that the model has, for its kind of task."""
     heads, answered = set(head_names(tensors)) - set(dialect.own_heads), (info.task or {}).get("kind")
     classes = [
@@ -248,7 +248,7 @@ def class_of(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> str:
     return fitting[0]
 
 
-def _check_heads(dialect: Dialect, info: ModelInfo, base: specs.Spec, tensors: Any, theirs: str) -> None:
+def _check_heads(dialect: Dialect, info: ModelInfo, base: specs.Spec, tensors: "Tensors", theirs: str) -> None:
     """Refuse adapters, and heads that their class would not compute as we do."""
     if width := specs.maybe(info.spec, "adapters.width"):
         raise InputError(

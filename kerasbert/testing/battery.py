@@ -368,6 +368,7 @@ def check_saved(subject: Subject, encoder, program) -> None:
     mine, loaded = names(encoder), names(again)
     assert mine.keys() == loaded.keys()
     assert all((mine[name].value.numpy() == loaded[name].value.numpy()).all() for name in mine)
+    assert again.tokenizer is not None
     assert again.tokenizer.pack("the happy cat") == subject.tokenizer.pack("the happy cat")
     np.testing.assert_array_equal(again(subject.inputs())["sequence"], encoder(subject.inputs())["sequence"])
 

@@ -164,6 +164,9 @@ def test_every_tensor_that_does_not_fit_is_listed(saved):
         ({"labels": [1]}, "model.json is damaged: expected family"),
         ({"task": []}, "model.json is damaged: expected family"),
         ({"spec": {"embeddings": 3}}, "model.json is damaged: its spec is not the nested object"),
+        ({"generation": "beams"}, "model.json is damaged: expected generation to be options by name"),
+        ({"generation": {"tasks": "beams"}}, "model.json is damaged: expected generation to be options by name"),
+        ({"generation": {"tasks": {"summarization": 4}}}, "is damaged: expected generation to be options by name"),
         ({"spec": {"hiden": 6}}, "no spec field 'hiden'. Nearest: 'hidden'"),
     ],
 )

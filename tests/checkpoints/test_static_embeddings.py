@@ -150,3 +150,22 @@ def test_a_tokenizer_without_padding_or_without_a_file(tokenizer, tmp_path):
         static._read_tokenizer(tokenizer)
     with pytest.raises(InputError, match="is missing: copy the folder again"):
         static._read_tokenizer(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"added_tokens": 5}, "added_tokens of tokenizer.json is 5, expected a list"),
+        ({"model": {"type": "Unigram", "vocab": 5}}, "vocab of model is 5, expected a list"),
+        ({"model": {"type": "Unigram", "vocab": [[{}, 1.0]]}}, "expected a piece and its score"),
+    ],
+)
+def test_a_damaged_tokenizer_is_refused_by_its_reader(changes, message, tokenizer):
+    rewritten(tokenizer, **changes)
+    with pytest.raises(InputError, match=message):
+        static._read_tokenizer(tokenizer)
+
+
+def test_a_piece_of_padding_that_is_no_text_is_none(tokenizer):
+    rewritten(tokenizer, padding={"pad_token": [1]})
+    assert static._read_tokenizer(tokenizer)[0].specials["pad"] == "[PAD]"
