@@ -9,7 +9,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -25,13 +25,14 @@ from kerasbert.checkpoints.plans import Plan
 from kerasbert.errors import InputError
 from kerasbert.inputs import WORD
 from kerasbert.storage import files, unused
-from kerasbert.storage.json_view import Json, JsonView
+from kerasbert.storage.json_view import Json, JsonMap, JsonView
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.characters import ORDER, ROWS, CharacterWords
 from kerasbert.text.files import tokenizer_file
 
 if TYPE_CHECKING:
-    from kerasbert.spec import Spec
+    from kerasbert.checkpoints.readers import Tensors
+    from kerasbert.classics.elmo import ELMoSpec
 
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
@@ -63,7 +64,7 @@ UNREAD: Mapping[str, str] = {
     "sample_softmax": "of the training's softmax over words",
     "unroll_steps": "of the training",
 }
-FIXED: Mapping[str, Any] = {
+FIXED: JsonMap = {
     "char_cnn.max_characters_per_token": WORD,
     "lstm.use_skip_connections": True,
 }
@@ -86,7 +87,7 @@ class Tensor:
     write: Callable[..., np.ndarray] = lambda array: array
 
 
-def tensors(spec: Any) -> Iterator[Tensor]:
+def tensors(spec: "ELMoSpec") -> Iterator[Tensor]:
     """Every dataset of a model of these settings."""
     about, width = spec.embeddings, spec.width
     total, units = sum(about.filters), spec.recurrence.units or spec.hidden
@@ -180,7 +181,7 @@ def read_options(path: Path) -> Json:
 
 def _said(content: JsonView, name: str, path: Path) -> Any:
     """A setting by its dotted name."""
-    node: Any = content
+    node: object = content
     for part in name.split("."):
         if not isinstance(node, Mapping) or part not in node:
             raise InputError(f"{path} has no {name}, expected the options of an ELMo")
@@ -188,10 +189,10 @@ def _said(content: JsonView, name: str, path: Path) -> Any:
     return node
 
 
-def _filters(said: Any, path: Path) -> tuple[int, ...]:
+def _filters(said: object, path: Path) -> tuple[int, ...]:
     """Numbers of filters of the widths 1, 2, ..."""
     widths = [each[:1] for each in said if isinstance(each, list)] if isinstance(said, list) else None
-    if widths is None or widths != [[k] for k in range(1, len(said) + 1)]:
+    if not isinstance(said, list) or widths != [[k] for k in range(1, len(said) + 1)]:
         raise InputError(
             f"{path}: char_cnn.filters must be [width, number], widths 1, 2, ... Received: {str(said)[:60]}"
         )
@@ -201,7 +202,7 @@ def _filters(said: Any, path: Path) -> tuple[int, ...]:
     return counts
 
 
-def options_of(spec: Any) -> Json:
+def options_of(spec: "ELMoSpec") -> Json:
     """The options.json of a model of these settings."""
     content: Json = {}
 
@@ -247,17 +248,16 @@ class Datasets:
 
         try:
             self.file = h5py.File(path, "r")
-            self.sets: dict[str, Any] = {}
+            self.sets: dict[str, h5py.Dataset] = {}
             self.file.visititems(self._note)
         except (OSError, RuntimeError, KeyError, ValueError) as error:
             raise InputError(f"{path} is damaged, or no hdf5 file: download it again") from error
         self.path = path
 
-    def _note(self, name: str, item: Any) -> None:
+    def _note(self, name: str, item: object) -> None:
         import h5py
 
-        own = isinstance(item, h5py.Dataset) and item.dtype.kind == "f" and not item.is_virtual
-        if own and item.external is None:
+        if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" and not item.is_virtual and item.external is None:
             self.sets[name] = item
 
     def read(self, name: str) -> np.ndarray:
@@ -273,7 +273,7 @@ class Datasets:
         return array if array.dtype == np.float64 else array.astype("float32")
 
 
-def covered(spec: "Spec", sets: Mapping[str, Shape], ignore: Sequence[str]) -> Coverage:
+def covered(spec: "ELMoSpec", sets: Mapping[str, Shape], ignore: Sequence[str]) -> Coverage:
     """What goes where."""
     known = {each.name: each for each in tensors(spec)}
     pairs = tuple(Pair(ours, each.name, False, each.shape) for each in known.values() for ours in each.ours)
@@ -302,7 +302,7 @@ def _tokenizer(asked: ImportOptions, folder: Path) -> Tokenizer | None:
 
 
 def write(
-    path: str | os.PathLike, info: ModelInfo, weights: Any, tokenizer: Tokenizer | None, overwrite: bool = False
+    path: str | os.PathLike, info: ModelInfo, weights: "Tensors", tokenizer: Tokenizer | None, overwrite: bool = False
 ) -> None:
     """Write options.json, weights.hdf5 and the tokenizer's files.
 
@@ -317,20 +317,21 @@ def write(
 
     if not hasattr(info.spec, "clips"):
         raise InputError(f"{info.name} is no ELMo, which AllenNLP's files hold: export it as hf or tf1")
+    spec = cast("ELMoSpec", info.spec)
     with files.new_directory(path, overwrite) as folder:
-        files.write_json(folder / OPTIONS, options_of(info.spec))
+        files.write_json(folder / OPTIONS, options_of(spec))
         with h5py.File(folder / WEIGHTS, "w") as file:
-            for each in tensors(info.spec):
+            for each in tensors(spec):
                 file.create_dataset(each.name, data=each.write(*map(weights.read, each.ours)))
         if tokenizer is not None:
             tokenizer.save(folder)
 
 
-def _sizes(options: Path, family: registry.Family, vocabulary: Mapping[str, int], model: str | None) -> "Spec":
+def _sizes(options: Path, family: registry.Family, vocabulary: Mapping[str, int], model: str | None) -> "ELMoSpec":
     """The Spec that options.json describes; of a size that was asked for."""
     if not hasattr(family.spec, "clips"):
         raise InputError(f"{options.parent} holds an ELMo, and {family.name} is none: leave model out (--model)")
-    spec = specs.derive(family.spec, {**read_options(options), **vocabulary})
+    spec = specs.derive(cast("ELMoSpec", family.spec), {**read_options(options), **vocabulary})
     named = registry.find(model)[1] if model and "/" in model else None
     if named and (differ := specs.differences(specs.derive(named, vocabulary), spec)):
         sizes = ", ".join(f"{field} {theirs} instead of {ours}" for field, (ours, theirs) in differ.items())

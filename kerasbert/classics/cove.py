@@ -18,7 +18,6 @@ biattentive classification network (section 5), and the released model's charact
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from keras import ops
@@ -103,16 +102,18 @@ class CoVe(SpecModel):
     first_token = "pad"
     label_smoothing = 0.0
 
+    spec: CoVeSpec
+
     def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
     def build(self, shape=None) -> None:
-        spec: Any = self.spec
+        spec = self.spec
         about, layers, policy = spec.embeddings, spec.recurrence.layers, {"dtype": self.dtype_policy}
         sizes = about.vocabulary, about.width, spec.initializer
         self.source, self.target = (Table(*sizes, name=name, **policy) for name in ("source", "target"))
-        self.recurrent = [Bidirectional(spec.recurrence.units, name=f"block_{i}", **policy) for i in range(layers)]
+        self.recurrent = [Bidirectional(spec.units // 2, name=f"block_{i}", **policy) for i in range(layers)]
         self.dropouts = [Dropout(spec.dropout, name=f"dropout_{i}", **policy) for i in range(layers + 1)]
         self.decoder = AttentionalDecoder(spec.units, layers, spec.dropout, name="decoder", **policy)
         self.decoder_dropouts = [

@@ -16,7 +16,6 @@ have no L2 term; language models learn as `objectives.bilm` says.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -31,6 +30,7 @@ from kerasbert.layers.random import Dropout
 from kerasbert.layers.readout import Queries
 from kerasbert.layers.recurrent import LSTM
 from kerasbert.registry import Family, register
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.text.characters import CHARACTERS, ROWS
 
 
@@ -135,6 +135,8 @@ class ELMo(SpecModel):
     Weights: `characters/...`, `block_i/forward/...` and `block_i/backward/...` of layer i.
     """
 
+    spec: ELMoSpec
+
     def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
@@ -142,11 +144,10 @@ class ELMo(SpecModel):
     @property
     def hidden_layers(self) -> int:
         """L of the L + 1 in `hidden`."""
-        spec: Any = self.spec
-        return spec.recurrence.layers
+        return self.spec.recurrence.layers
 
     def build(self, shape=None) -> None:
-        spec: Any = self.spec
+        spec = self.spec
         about, policy = spec.embeddings, {"dtype": self.dtype_policy}
         sizes = (ROWS, about.width, about.filters, about.highways, spec.width, about.activation)
         self.characters = CharacterCNN(*sizes, name="characters", **policy)
@@ -206,7 +207,7 @@ class ELMo(SpecModel):
 
     def new_softmax(self, name: str) -> keras.layers.Layer:
         """What predicts words of what either direction gives."""
-        spec: Any = self.spec
+        spec = self.spec
         sizes = spec.embeddings.vocabulary, spec.width, spec.initializer
         return Softmax(*sizes, name=name, dtype=self.dtype_policy)
 
@@ -242,7 +243,7 @@ def kept(spec: ELMoSpec, rows: int, length: int, predictions: float) -> float:
     return rows * length * per_token
 
 
-def _sizes() -> Mapping[str, Mapping[str, Any]]:
+def _sizes() -> Mapping[str, JsonMap]:
     released: Sequence[tuple[str, int, int]] = (("small", 256, 1024), ("medium", 512, 2048))
     small = {
         name: {"hidden": hidden, "recurrence.units": units, "embeddings.highways": 1}

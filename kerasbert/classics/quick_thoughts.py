@@ -17,7 +17,7 @@ sentences where its document ends; combine-QT's two models learn in one run; no 
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import keras
 from keras import ops
@@ -96,7 +96,7 @@ class Neighbours(Sentences):
         return candidates, ops.logical_and(candidates, far <= self.settings.context)
 
     def counts(self, batch) -> dict[str, Tensor]:
-        spec: Any = self.model.body.spec
+        spec = cast(QuickThoughtsSpec, self.model.body.spec)
         context = self.pairs(batch["padding_mask"])[1]
         return {"context": len(spec.directions) * ops.sum(ops.cast(context, "float32"))}
 

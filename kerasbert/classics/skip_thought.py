@@ -18,7 +18,7 @@ bias, as in the released code, whose decoders begin with the vector as their sta
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import cast
 
 import keras
 import numpy as np
@@ -108,7 +108,7 @@ class SkipThoughts(Sentences):
         return {"next": both * real[:, 1:, 1:], "previous": both * real[:, :-1, 1:]}
 
     def counts(self, batch) -> dict[str, Tensor]:
-        readers: Any = self.model.body.spec
+        readers = cast(SentenceSpec, self.model.body.spec)
         weights = self.weights_of(batch["padding_mask"])
         return {way: len(readers.readers) * ops.sum(each) for way, each in weights.items()}
 
@@ -178,7 +178,7 @@ def expanded(encoder: SentenceEncoder, vectors: WordVectors) -> SentenceEncoder:
     Raises:
         InputError: another tokenizer, or too few words that both have.
     """
-    tokenizer: Any = encoder.tokenizer
+    tokenizer = encoder.tokenizer
     if not isinstance(tokenizer, WordPiece):
         raise InputError(
             f"expanded has a tokenizer {getattr(tokenizer, 'kind', None)!r}, expected wordpiece: its pieces must be words"
@@ -190,9 +190,7 @@ def expanded(encoder: SentenceEncoder, vectors: WordVectors) -> SentenceEncoder:
     known, rows = vectors.table[[vectors.index[word] for word in both]], [ids[word] for word in both]
     size = specs.get(encoder.spec, "embeddings.vocabulary")
     words = [*tokenizer.vocabulary, *(f"[unused{size - i}]" for i in range(size - tokenizer.size)), *new]
-    made: Any = type(encoder)(
-        specs.derive(encoder.spec, {"embeddings.vocabulary": len(words)}), dtype=encoder.dtype_policy
-    )
+    made = type(encoder)(specs.derive(encoder.spec, {"embeddings.vocabulary": len(words)}), dtype=encoder.dtype_policy)
     made.build()
     had = values(encoder)
     for name, weight in names(made).items():

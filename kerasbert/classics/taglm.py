@@ -20,7 +20,7 @@ recurrent layer and before the scores, not on the characters' numbers.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from keras import ops
 
@@ -105,12 +105,14 @@ class TagLM(SpecModel):
     Weights: `characters/...`, `embeddings/table`, `block_i/forward/...` and `block_i/backward/...` of layer i, and `lm/...`.
     """
 
+    spec: TagLMSpec
+
     def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
     def build(self, shape=None) -> None:
-        spec: Any = self.spec
+        spec = self.spec
         about, policy = spec.embeddings, {"dtype": self.dtype_policy}
         self.characters = CharacterCNN(
             ROWS, about.characters, about.filters, 0, None, "tanh", name="characters", **policy
@@ -138,7 +140,7 @@ class TagLM(SpecModel):
     def call(self, inputs, training=False, queries: Queries = None) -> dict[str, Tensor]:
         if not hasattr(inputs, "keys"):  # Keras' export tries a call without a dict, and expects a TypeError
             raise TypeError(f"TagLM is called on a dict of arrays. Received: {type(inputs).__name__}")
-        about: Any = self.spec.embeddings
+        about = self.spec.embeddings
         own, (real, begins) = sum(about.filters) + about.width, borders(inputs)
         x = inputs["embedded"] if "embedded" in inputs else self.embed(inputs, training)
         x, told = ops.cast(x[..., :own], self.compute_dtype), ops.cast(x[..., own:], self.compute_dtype)
@@ -155,13 +157,13 @@ def of_elmo(model: "keras.Model", named: TagLMSpec | None) -> TagLM:
         model: a built ELMo with `.tokenizer`.
         named: settings of the size that was asked for; None for `chunking`.
     """
-    spec: Any = named or TAGLM.spec
+    spec = named or cast(TagLMSpec, TAGLM.spec)
     if model.tokenizer is None:
         raise InputError(
             "the ELMo has no tokenizer, and a TagLM has a vector for each of its words: import it with one"
         )
     about = dataclasses.replace(spec.embeddings, vocabulary=model.tokenizer.size)
-    made: Any = TagLM(dataclasses.replace(spec, embeddings=about, lm=model.spec))
+    made = TagLM(dataclasses.replace(spec, embeddings=about, lm=model.spec))
     made.build()
     had = names(model)
     for name, weight in names(made.lm).items():

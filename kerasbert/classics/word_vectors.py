@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,11 @@ from kerasbert.classics import cooccurrence
 from kerasbert.data.sources import check_files, read_lines
 from kerasbert.errors import InputError, unknown
 from kerasbert.storage import files as folders
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.text.split import splitter
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 KINDS = ("word2vec", "fasttext", "glove")
 LONGEST = 10_000  # words of a sentence; gensim leaves out what is longer, in silence
@@ -82,11 +86,17 @@ NOT_OF = {  # setting -> kinds that do not read it
 class Sentences:
     """The lines of files as lists of words, as often as they are asked for."""
 
-    def __init__(self, files: Sequence[str | os.PathLike], split: Callable[[str], list[str]], **reading: Any) -> None:
-        self.files, self.split, self.reading = files, split, reading
+    def __init__(
+        self,
+        files: Sequence[str | os.PathLike],
+        split: Callable[[str], list[str]],
+        text_field: str = "text",
+        encoding: str | None = None,
+    ) -> None:
+        self.files, self.split, self.text_field, self.encoding = files, split, text_field, encoding
 
     def __iter__(self) -> Iterator[list[str]]:
-        for line in read_lines(self.files, **self.reading):
+        for line in read_lines(self.files, text_field=self.text_field, encoding=self.encoding):
             words = self.split(line)
             for first in range(0, len(words), LONGEST):
                 yield words[first : first + LONGEST]
@@ -100,7 +110,7 @@ def train_vectors(
     out: str | os.PathLike | None = None,
     format: str | None = None,
     overwrite: bool = False,
-    strategy: Any = None,
+    strategy: "tf.distribute.Strategy | None" = None,
     **settings: Any,
 ) -> WordVectors:
     """Learn word vectors from files of text, as `kerasbert vectors` does.
@@ -157,7 +167,7 @@ def _check_format(format: str, kind: str) -> None:
 
 
 def save_vectors(
-    vectors: WordVectors, out: str | os.PathLike, format: str, about: dict[str, Any], overwrite: bool = False
+    vectors: WordVectors, out: str | os.PathLike, format: str, about: JsonMap, overwrite: bool = False
 ) -> None:
     """Write a directory of vectors: the file, and vectors.json, which says what it is."""
     with folders.new_directory(out, overwrite) as folder:
@@ -167,7 +177,10 @@ def save_vectors(
 
 
 def _gensim(
-    sentences: Iterable[list[str]], counts: cooccurrence.Counts, settings: VectorSettings, strategy: Any
+    sentences: Iterable[list[str]],
+    counts: cooccurrence.Counts,
+    settings: VectorSettings,
+    strategy: "tf.distribute.Strategy | None",
 ) -> WordVectors:
     """word2vec (Mikolov et al., 2013) or fastText (Bojanowski et al., 2017)."""
     from gensim.models import FastText, Word2Vec
@@ -185,7 +198,7 @@ def _gensim(
         "workers": 1,
     }
     fast = settings.kind == "fasttext"
-    model: Any = FastText(min_n=least, max_n=most, bucket=settings.buckets, **shared) if fast else Word2Vec(**shared)
+    model = FastText(min_n=least, max_n=most, bucket=settings.buckets, **shared) if fast else Word2Vec(**shared)
     frequencies = dict(zip(counts.words, counts.counts))
     # keep_raw_vocab no: the words are counted once, by the rule of all three kinds
     model.build_vocab_from_freq(frequencies, corpus_count=sum(1 for _ in sentences))
@@ -207,7 +220,12 @@ def _gensim(
     )
 
 
-def _glove(sentences: Sentences, counts: cooccurrence.Counts, settings: VectorSettings, strategy: Any) -> WordVectors:
+def _glove(
+    sentences: Sentences,
+    counts: cooccurrence.Counts,
+    settings: VectorSettings,
+    strategy: "tf.distribute.Strategy | None",
+) -> WordVectors:
     """GloVe (Pennington et al., 2014)."""
     import keras
     import tensorflow as tf
@@ -216,17 +234,17 @@ def _glove(sentences: Sentences, counts: cooccurrence.Counts, settings: VectorSe
     from kerasbert.training.step import StepCore, distribute
 
     pairs, values = cooccurrence.cooccurrences(lambda: sentences, counts.words, settings.window)
-    strategy = strategy or tf.distribute.get_strategy()
-    replicas = strategy.num_replicas_in_sync
+    distribution = strategy or tf.distribute.get_strategy()
+    replicas = distribution.num_replicas_in_sync
     batch = min(settings.batch, max(1, len(pairs)))
     batch = -(-batch // replicas) * replicas
-    with strategy.scope():
+    with distribution.scope():
         model = glove.GloVe(len(counts.words), settings.size, settings.seed)
         model.build()
         rate = settings.learning_rate or glove.RATE
         optimizer = keras.optimizers.Adagrad(rate, initial_accumulator_value=glove.START)
         program = glove.WeightedLeastSquares(model, batch)
-    core = StepCore(program, optimizer, strategy, clip=0.0, seed=settings.seed)
+    core = StepCore(program, optimizer, distribution, clip=0.0, seed=settings.seed)
     weights = np.minimum(1.0, (values / glove.MOST) ** glove.POWER).astype(np.float32)
     logs = np.log(values).astype(np.float32)
     row = np.arange(batch, dtype=np.int32)
@@ -244,7 +262,7 @@ def _glove(sentences: Sentences, counts: cooccurrence.Counts, settings: VectorSe
                 "weights": weight,
                 "row": row,
             }
-            found = core.step(distribute(rows, strategy))
+            found = core.step(distribute(rows, distribution))
             if core.nonfinite(found):
                 raise InputError(f"the loss of epoch {epoch + 1} is not finite: lower --learning-rate (it is {rate})")
     return WordVectors(counts.words, model.vectors())

@@ -18,7 +18,7 @@ named on the right.
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self, cast
 
 import keras
 from keras import ops
@@ -34,6 +34,9 @@ from kerasbert.layers.heads import LabelHead, MaskedLM, Pooler
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.spec import Spec
 from kerasbert.storage.json_view import Json
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def serializable(kind: type, module: str | None = None) -> type:
@@ -52,9 +55,9 @@ class SpecModel(keras.Model):
 
     learned_vector = False  # whether it gives text_vector [B, H], a text's vector that its pretraining learned
 
-    def __init__(self, spec: Spec, name: str = "encoder", **kwargs) -> None:
+    def __init__(self, spec: "DataclassInstance", name: str = "encoder", **kwargs) -> None:
         super().__init__(name=name, **kwargs)
-        self.spec = spec
+        self.spec = cast(Spec, spec)  # a class whose settings are no Spec says what they are
         self.tokenizer: text.Tokenizer | None = None
         self.labels: Sequence[str] | None = None
         self.model_name: str | None = None  # family/size that it was built from

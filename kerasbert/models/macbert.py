@@ -64,7 +64,7 @@ class MacBertPretraining(BertPretraining):
     defaults: Mapping[str, object] = {"select": "fourgrams"}
 
     @classmethod
-    def check(cls, settings, records) -> None:
+    def check(cls, settings: Correction, records) -> None:
         super().check(settings, records)
         if settings.mask > 0 and settings.vectors is None:
             raise InputError(

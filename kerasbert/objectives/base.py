@@ -93,7 +93,7 @@ class Objective:
         return cls.defaults
 
     @classmethod
-    def settings_for(cls, spec: Spec, *changes: Mapping[str, Any]) -> Any:
+    def settings_for(cls, spec: Spec, *changes: Mapping[str, object]) -> Any:
         """The settings for a model of that Spec, each mapping over the ones before it."""
         settings = changed(cls.settings_class(), cls.defaults_of(spec))
         for mapping in changes:
@@ -101,20 +101,20 @@ class Objective:
         return settings
 
     @classmethod
-    def without_model(cls, tokenizer: Tokenizer, settings: Any, seed: int = 0) -> Self:
+    def without_model(cls, tokenizer: Tokenizer, settings: object, seed: int = 0) -> Self:
         """What prepares batches, and nothing else: for models that learn from them in another way (distillation)."""
         made = cls.__new__(cls)
         made.tokenizer, made.features, made.settings, made.seed = tokenizer, (), settings, seed
         return made
 
-    def with_settings(self, settings: Any) -> Self:
+    def with_settings(self, settings: object) -> Self:
         """The same objective, on the same model, preparing its batches by other settings."""
         other = copy.copy(self)
         other.settings = settings
         return other
 
     @classmethod
-    def check(cls, settings: Any, records: "Records") -> None:
+    def check(cls, settings: object, records: "Records") -> None:
         """Refuse records that lack what the settings ask for.
 
         Args:
@@ -200,7 +200,7 @@ class Objective:
         return self.losses(batch, training=False), dict(state)
 
     @classmethod
-    def lengths(cls, settings: Any, length: int) -> tuple[int, ...]:
+    def lengths(cls, settings: object, length: int) -> tuple[int, ...]:
         """Tokens of a row that the network reads of records of that length: (S,), of an encoder-decoder (S, T).
 
         Args:
@@ -210,17 +210,17 @@ class Objective:
         return (length,)
 
     @classmethod
-    def sequences(cls, settings: Any) -> int:
+    def sequences(cls, settings: object) -> int:
         """How many sequences of `lengths` tokens the network reads of a row, one after the other: for estimates."""
         return 1
 
     @classmethod
-    def tokens_read(cls, settings: Any, length: int, tokens: float) -> float:
+    def tokens_read(cls, settings: object, length: int, tokens: float) -> float:
         """Useful tokens that the network reads of a row of records of that length which holds `tokens`, on average."""
         return cls.sequences(settings) * tokens * cls.lengths(settings, length)[0] / length
 
     @classmethod
-    def record_length(cls, settings: Any, length: int) -> int:
+    def record_length(cls, settings: object, length: int) -> int:
         """The length of the longest records of which each stack reads at most so many tokens: for `kerasbert data --length`."""
         records = length
         while max(cls.lengths(settings, records)) > length:
@@ -230,7 +230,7 @@ class Objective:
         return records
 
     @classmethod
-    def predictions(cls, settings: Any, length: int, tokens: float | None = None) -> float:
+    def predictions(cls, settings: object, length: int, tokens: float | None = None) -> float:
         """Tokens predicted in a row, for estimates of memory and arithmetic.
 
         Args:
@@ -259,7 +259,7 @@ class Objective:
         return dict(records.manifest["unigram"])
 
 
-def changed(settings: Any, changes: Mapping[str, object], name: str = "the objective") -> Any:
+def changed(settings: specs.Settings, changes: Mapping[str, object], name: str = "the objective") -> specs.Settings:
     """A copy of a frozen dataclass with the fields at dotted paths replaced.
 
     Raises:

@@ -87,7 +87,7 @@ class BertPretraining(Objective):
         self.scales = dict.fromkeys([*self.model.heads, *self.predicted], 1.0)
 
     @classmethod
-    def check(cls, settings, records) -> None:
+    def check(cls, settings: MaskedLM, records) -> None:
         if settings.select == "entities" and "entities" not in records.manifest["settings"]:
             raise InputError(
                 f"records {records.directory} bring no entities along, and the masking selects them: make them again with "
@@ -95,7 +95,7 @@ class BertPretraining(Objective):
             )
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None) -> float:
+    def predictions(cls, settings: MaskedLM, length, tokens=None) -> float:
         width = settings.width(length)
         return width if tokens is None else min(width, settings.rate * tokens)
 

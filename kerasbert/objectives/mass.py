@@ -54,11 +54,11 @@ class Mass(seq2seq.TextToText):
     opened = True
 
     @classmethod
-    def lengths(cls, settings, length) -> tuple[int, ...]:
+    def lengths(cls, settings: Settings, length) -> tuple[int, ...]:
         return length, max(1, int(counts(settings.rate, length)[-1]))
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None) -> float:
+    def predictions(cls, settings: Settings, length, tokens=None) -> float:
         return 0 if tokens is None else settings.rate * tokens
 
     def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:

@@ -15,6 +15,7 @@ says, and their number is exact, where the released code adds single tokens up t
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import keras
 import numpy as np
@@ -108,13 +109,13 @@ class Permutation(Segmented, LanguageModeling):
         return (*ARRAYS, "backward") if self.settings.both_directions else ARRAYS
 
     @classmethod
-    def lengths(cls, settings, length) -> tuple[int, ...]:
+    def lengths(cls, settings: Any, length) -> tuple[int, ...]:
         found = super().lengths(settings, length)
         settings.width(found[0])
         return found
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None) -> float:
+    def predictions(cls, settings: Settings, length, tokens=None) -> float:
         width = settings.segments * settings.width(length // settings.segments)
         return width if tokens is None else width * tokens / length
 

@@ -80,7 +80,7 @@ class Segmented(Objective):
     cut: tuple[str, ...] = ("token_ids",)
 
     @classmethod
-    def check(cls, settings, records) -> None:
+    def check(cls, settings: Settings, records) -> None:
         super().check(settings, records)
         cls.lengths(settings, records.length)
         if records.tokens < records.length:
@@ -90,7 +90,7 @@ class Segmented(Objective):
             )
 
     @classmethod
-    def lengths(cls, settings, length) -> tuple[int, ...]:
+    def lengths(cls, settings: Settings, length) -> tuple[int, ...]:
         count = settings.segments
         if length % count:
             raise InputError(
@@ -100,11 +100,11 @@ class Segmented(Objective):
         return (length // count,)
 
     @classmethod
-    def record_length(cls, settings, length) -> int:
+    def record_length(cls, settings: Settings, length) -> int:
         return length * settings.segments
 
     @classmethod
-    def sequences(cls, settings) -> int:
+    def sequences(cls, settings: Settings) -> int:
         return settings.segments
 
     def segment(self, part: Mapping[str, Tensor], memory: Tensor, training: bool) -> tuple[dict[str, Tensor], Tensor]:

@@ -79,14 +79,14 @@ class SpanCorruption(seq2seq.TextToText):
     opened = False
 
     @classmethod
-    def lengths(cls, settings, length) -> tuple[int, ...]:
+    def lengths(cls, settings: Settings, length) -> tuple[int, ...]:
         if settings.select == "prefix":
             return length, length  # the longest of each leaves the other one token; both end in </s>
         noise, spans = settings.noise(length), settings.spans(length)
         return length - noise + spans + 1, noise + spans + 1
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None) -> float:
+    def predictions(cls, settings: Settings, length, tokens=None) -> float:
         return 0 if tokens is None else cls.lengths(settings, round(tokens))[1]
 
     def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:

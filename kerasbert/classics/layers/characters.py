@@ -1,7 +1,6 @@
 """A vector of a word made of its characters: convolutions, their maxima, highways, a projection."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -101,7 +100,8 @@ class Highway(keras.layers.Layer):
     def build(self, shape) -> None:
         self.carry.build(shape)
         self.transform.build(shape)
-        bias: Any = self.carry.bias
+        bias = self.carry.bias
+        assert bias is not None
         bias.assign(ops.full(bias.shape, -2.0))
         self.built = True
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -93,12 +92,14 @@ class RecurrentEncoder(SpecModel):
 
     weight_drop: float = 0.0  # of the recurrent matrices
 
+    spec: RecurrentSpec
+
     def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
     def build(self, shape=None) -> None:
-        spec: Any = self.spec
+        spec = self.spec
         self.table = Table(
             spec.embeddings.vocabulary, spec.width, spec.initializer, name="embeddings", dtype=self.dtype_policy
         )

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 from keras import ops
@@ -136,12 +136,14 @@ class SentenceEncoder(SpecModel):
 
     learned_vector = True
 
+    spec: SentenceSpec
+
     def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
     def build(self, shape=None) -> None:
-        spec: Any = self.spec
+        spec = self.spec
         self.tables = Tables(spec, name="embeddings", dtype=self.dtype_policy)
         self.readers = Readers(spec, name="block_0", dtype=self.dtype_policy)
         self.tables.build()

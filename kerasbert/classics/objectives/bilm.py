@@ -14,7 +14,6 @@ read as the characters of <UNK>, for records hold the numbers of words; bilm-tf 
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 import numpy as np
@@ -70,15 +69,15 @@ class BiLM(TextSegments):
 
     def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """As `TextSegments`, with char_ids [B, k * S, 50], and labels_before, weights_before of the other direction."""
-        tokenizer: Any = self.tokenizer
-        if not hasattr(tokenizer, "table"):
+        table = getattr(self.tokenizer, "table", None)
+        if table is None:
             raise InputError(
-                f"the records' tokenizer is of kind {tokenizer.kind}, expected word_characters (kerasbert vocab --kind ...)"
+                f"the records' tokenizer is of kind {self.tokenizer.kind}, expected word_characters (kerasbert vocab --kind ...)"
             )
         batch = super().prepare(features)
         ids, real = batch["token_ids"], tf.cast(batch["padding_mask"], tf.float32)
         return batch | {
-            "char_ids": tf.cast(tf.gather(tf.constant(tokenizer.table), ids), tf.int32),
+            "char_ids": tf.cast(tf.gather(tf.constant(table), ids), tf.int32),
             "labels_before": tf.concat([ids[:, :1], ids[:, :-1]], axis=1),
             "weights_before": tf.concat([tf.zeros_like(real[:, :1]), real[:, 1:]], axis=1),
         }

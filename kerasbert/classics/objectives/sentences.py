@@ -46,7 +46,7 @@ class Sentences(Objective):
     settings_class = Settings
 
     @classmethod
-    def check(cls, settings, records) -> None:
+    def check(cls, settings: Settings, records) -> None:
         super().check(settings, records)
         cls.lengths(settings, records.length)
         name = records.manifest["settings"]["packing"]
@@ -58,7 +58,7 @@ class Sentences(Objective):
             )
 
     @classmethod
-    def lengths(cls, settings, length) -> tuple[int, ...]:
+    def lengths(cls, settings: Settings, length) -> tuple[int, ...]:
         place = 2 * length // settings.sentences
         if place < LEAST:
             raise InputError(
@@ -68,15 +68,15 @@ class Sentences(Objective):
         return (place,)
 
     @classmethod
-    def record_length(cls, settings, length) -> int:
+    def record_length(cls, settings: Settings, length) -> int:
         return length * settings.sentences // 2
 
     @classmethod
-    def sequences(cls, settings) -> int:
+    def sequences(cls, settings: Settings) -> int:
         return settings.sentences
 
     @classmethod
-    def tokens_read(cls, settings, length, tokens) -> float:
+    def tokens_read(cls, settings: Settings, length, tokens) -> float:
         return tokens  # places are twice as long as what stands in them
 
     def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
