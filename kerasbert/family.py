@@ -10,8 +10,14 @@ from kerasbert.inputs import TEXT, Input
 from kerasbert.poolings import READOUTS
 
 if TYPE_CHECKING:  # a phone, which comes here by way of the registry, needs no Spec
+    import numpy as np
+
     from kerasbert.answers.base import Kind
+    from kerasbert.checkpoints.names import Dialect
+    from kerasbert.checkpoints.word_vectors import WordVectors
     from kerasbert.spec import Spec
+    from kerasbert.storage.json_view import JsonMap
+    from kerasbert.text.base import Tokenizer
 
 
 KINDS = {
@@ -107,13 +113,13 @@ class Family:
 
     name: str
     spec: "Spec"
-    sizes: Mapping[str, Mapping[str, Any]]
+    sizes: Mapping[str, "JsonMap"]
     encoder: Callable
     paper: str
     tokenizer: str = "wordpiece"
     layout: str = ""
     objective: str = "bert"
-    names: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    names: Mapping[str, "Dialect"] = dataclasses.field(default_factory=dict)
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     inputs: tuple[Input, ...] = TEXT
     kind: str = "encoder"
@@ -123,9 +129,9 @@ class Family:
     has: tuple[str, ...] | None = None
     flops: Callable[[Any, float, float, float], float] | None = None
     memory: Callable[[Any, int, int, float], float] | None = None
-    for_kind: Callable[[Any, Any], Mapping[str, Any]] | None = None
+    for_kind: "Callable[[Any, Kind], JsonMap] | None" = None
     made_of: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
-    of_vectors: Callable[[Any, Mapping[str, Any]], tuple[Any, Mapping[str, Any], Any]] | None = None
+    of_vectors: "Callable[[WordVectors, JsonMap], tuple[Any, Mapping[str, np.ndarray], Tokenizer]] | None" = None
 
     def __post_init__(self):
         if self.kind not in KINDS:

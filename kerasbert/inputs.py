@@ -7,12 +7,15 @@ W characters of a word.
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kerasbert.errors import InputError, unknown
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from kerasbert.text.base import Tokenizer
+    from kerasbert.text.knowledge import Triple
 
 PAD = "pad"  # the tokenizer's padding id
 WORD = 50  # W
@@ -22,6 +25,7 @@ Tensor = (
     Any  # a numpy array, a TensorFlow tensor, or one of Keras without numbers: no checker knows what the latter two can
 )
 Values = Mapping[str, Any]
+Size = TypeVar("Size", int, int | None)
 
 
 def listed(given: Any) -> Any:
@@ -62,9 +66,9 @@ class Input:
     optional: bool = False
     filled_by: str = "packing"
     setting: str = ""
-    choices: Callable[[Any], Mapping[str, int]] | None = None
-    make: Callable[[Values], Any] | None = None
-    graph: Callable[..., Any] | None = None
+    choices: "Callable[[Tokenizer], Mapping[str, int]] | None" = None
+    make: Callable[[Values], Tensor] | None = None
+    graph: Callable[..., Tensor] | None = None
     focus: str = ""
     places: int = 1
 
@@ -100,7 +104,7 @@ class Input:
         return tuple(size_of(axis, length, self.places) for axis in self.axes)
 
 
-def size_of(axis: str, length: Any, places: int = 1) -> Any:
+def size_of(axis: str, length: Size, places: int = 1) -> Size | int:
     """The size of an axis for one row of `length` tokens, B = 1 and P = `places`."""
     return {"S": length, "W": WORD, "P": places}.get(axis, 1)
 
@@ -146,12 +150,12 @@ def find(name: str) -> Input:
     return _MADE[name]
 
 
-def _shifted(values: Values) -> Any:
+def _shifted(values: Values) -> list[int]:
     *others, last = values["token_ids"]
     return [last, *others]
 
 
-def _shifted_graph(inputs: Values) -> Any:
+def _shifted_graph(inputs: Values) -> Tensor:
     from keras import ops  # here: a phone has no Keras
 
     token_ids, count = inputs["token_ids"], ops.sum(inputs["padding_mask"], axis=1, keepdims=True)
@@ -163,28 +167,28 @@ SHIFTED = register(Input("decoder_token_ids", pad=PAD, filled_by="maker", make=_
 """The source once more, as a decoder reads a text that is classified: its end token first (Lewis et al., 2020, section 3.1)."""
 
 
-def _first_text(ends: Any, cumsum: Callable[[Any], Any]) -> Any:
+def _first_text(ends: Tensor, cumsum: Callable[[Tensor], Tensor]) -> Tensor:
     """What stands before the first separator, [CLS] among it; of a row with one separator [CLS] alone."""
     before = cumsum(ends)
     first = cumsum(ends * 0 + 1) == 1
     return (before == 0) & ((before[..., -1:] > 1) | first)
 
 
-def _second_text(ends: Any, cumsum: Callable[[Any], Any]) -> Any:
+def _second_text(ends: Tensor, cumsum: Callable[[Tensor], Tensor]) -> Tensor:
     """What stands behind the separators after the first text, its own separator among it."""
     return cumsum((1 - ends) * cumsum(ends)) > 0
 
 
-def _marking(name: str, part: Callable[[Any, Callable[[Any], Any]], Any], focus: str) -> Input:
+def _marking(name: str, part: Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor], focus: str) -> Input:
     """An input [B, S] of 0 and 1 for tasks of that focus, made of the separators of a row: its last token, and those like it."""
 
-    def make(values: Values) -> Any:
+    def make(values: Values) -> "np.ndarray":
         import numpy as np
 
         ids = np.asarray(values["token_ids"])
         return part((ids == ids[-1]).astype("int32"), lambda x: np.cumsum(x, axis=-1)).astype("int32")
 
-    def graph(inputs: Values) -> Any:
+    def graph(inputs: Values) -> Tensor:
         from keras import ops  # here: a phone has no Keras
 
         token_ids, real = inputs["token_ids"], ops.cast(inputs["padding_mask"], "int32")
@@ -218,7 +222,7 @@ class Row:
     length: int
     truncated: bool = False
     about: Any = None
-    triples: tuple[Any, ...] = ()
+    triples: "tuple[Triple, ...]" = ()
     lost: int = 0
 
     @property
@@ -229,7 +233,7 @@ class Row:
 
 def triples_of(rows: Iterable[Row]) -> list[tuple[str, str, str]]:
     """The triples that some rows of a text say, each once."""
-    return list(dict.fromkeys(tuple(triple) for row in rows for triple in row.triples))
+    return list(dict.fromkeys((head, relation, tail) for row in rows for head, relation, tail in row.triples))
 
 
 def row(token_ids: Sequence[int], segment_ids: Sequence[int], truncated: bool = False, about: Any = None) -> Row:
@@ -249,7 +253,7 @@ def used(declared: Iterable[Input], settings: Values) -> tuple[Input, ...]:
     )
 
 
-def numbers(declared: Iterable[Input], tokenizer: Any, settings: Mapping[str, Any] | None) -> dict[str, int]:
+def numbers(declared: Iterable[Input], tokenizer: "Tokenizer", settings: Mapping[str, object] | None) -> dict[str, int]:
     """Settings of a call -> {input name: number}.
 
     Args:
@@ -265,8 +269,8 @@ def numbers(declared: Iterable[Input], tokenizer: Any, settings: Mapping[str, An
         if name not in by_setting:
             raise InputError(f"the model takes no {name}. Received: {value!r}. Leave --{name} out")
         each = by_setting[name]
-        choices = dict((each.choices and each.choices(tokenizer)) or {})
-        if value not in choices:
+        choices = {} if each.choices is None else dict(each.choices(tokenizer))
+        if not isinstance(value, str) or value not in choices:
             raise unknown(name, str(value), list(choices), ", ".join(choices) or "none: the model knows no names")
         result[each.name] = int(choices[value])
     return result
@@ -321,7 +325,7 @@ def arrays(
     return result
 
 
-def _values(each: Input, rows: Sequence[Row], settings: Mapping[str, int]) -> list[Any]:
+def _values(each: Input, rows: Sequence[Row], settings: Mapping[str, int]) -> list[Tensor]:
     """What stands in an input for each row."""
     if each.filled_by == "maker":
         assert each.make is not None
@@ -349,7 +353,7 @@ def target_places(longest: int, most: int | None) -> int:
     return places if most is None else max(longest, min(places, most))
 
 
-def with_makers(declared: Iterable[Input], packed: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
+def with_makers(declared: Iterable[Input], packed: Mapping[str, Tensor], tokenizer: "Tokenizer") -> dict[str, Tensor]:
     """A batch that a graph packed, with what its makers add, and what a kind reads and its `served` did not pack.
 
     Args:

@@ -8,6 +8,9 @@ import functools
 import importlib
 import importlib.util
 import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 from kerasbert.storage.json_view import JsonMap
@@ -23,7 +26,7 @@ class Later:
     def __init__(self, place: str) -> None:
         self.place = place
 
-    def from_config(self, config: JsonMap) -> Any:
+    def from_config(self, config: JsonMap) -> object:
         """The object of a configuration, by the class itself."""
         module, _, name = self.place.partition(":")
         kind = functools.reduce(getattr, name.split("."), importlib.import_module(module))
@@ -44,7 +47,9 @@ def register() -> None:
 class AfterKeras:
     """A finder that registers the names when Keras has been imported; then it is gone."""
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(
+        self, name: str, path: "Sequence[str] | None" = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """Keras' own spec, of which running the module ends with `register`; None of another module."""
         if name != "keras":
             return None
@@ -54,7 +59,7 @@ class AfterKeras:
         if loader is not None:
             run = loader.exec_module
 
-            def exec_module(module: Any) -> None:
+            def exec_module(module: ModuleType) -> None:
                 run(module)
                 register()
 

@@ -10,10 +10,12 @@ import textwrap
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from kerasbert import field_names
 from kerasbert.errors import InputError, near
+
+Result = TypeVar("Result")
 
 
 def option(
@@ -46,7 +48,7 @@ def option(
     return dataclasses.field(default=default, metadata=about | {"read": read, "unit": unit, "python": python})
 
 
-def options(config: Any) -> dict[str, dataclasses.Field]:
+def options(config: Callable[..., object]) -> dict[str, dataclasses.Field]:
     """Every option of a class, in order; what a class leaves unsaid about a field, the one above it says.
 
     Of a training function those of its class; nothing of what has none.
@@ -63,7 +65,7 @@ def options(config: Any) -> dict[str, dataclasses.Field]:
     return found
 
 
-def types_of(field: dataclasses.Field) -> tuple[Any, ...]:
+def types_of(field: dataclasses.Field) -> tuple[object, ...]:
     """The types that a field takes, without None.
 
     >>> from kerasbert.training.config import FinetuneConfig
@@ -74,7 +76,7 @@ def types_of(field: dataclasses.Field) -> tuple[Any, ...]:
     return tuple(kind for kind in among if kind is not type(None))
 
 
-def check_ranges(config: Any) -> None:
+def check_ranges(config: object) -> None:
     """Refuse a number that is out of its field's range."""
     for name, field in options(type(config)).items():
         check_range(field, getattr(config, name))
@@ -87,7 +89,7 @@ def check_range(field: dataclasses.Field, value: object) -> None:
         return
     whole = int in types_of(field)
     fits = isinstance(value, int if whole else numbers.Real) and not isinstance(value, bool)
-    number: Any = value if fits else math.nan
+    number = cast(float, value) if fits else math.nan
     if not (math.isfinite(number) and number >= least):
         kind = "whole number" if whole else "number"
         raise InputError(f"{field.name} must be a {kind} of at least {least}. Received: {value!r}")
@@ -106,16 +108,16 @@ def described(fields: Mapping[str, dataclasses.Field]) -> str:
     return textwrap.indent("\n".join(lines), " " * 8).strip()
 
 
-def configured(config: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def configured(config: type) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """The decorator of a training function `f(model, ..., config)`: users give the fields of `config` as keyword arguments.
 
     `inspect.signature`, `help` and notebooks show every field; `{options}` in the docstring becomes their lines.
     """
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
         own = [name for name in inspect.signature(function).parameters if name != "config"]
 
-        def call(**arguments: Any) -> Any:
+        def call(**arguments: object) -> Result:
             given = {name: arguments.pop(name) for name in own}
             return function(**given, config=config(**arguments))
 
@@ -124,7 +126,7 @@ def configured(config: type) -> Callable[[Callable[..., Any]], Callable[..., Any
     return decorate
 
 
-def passing(*sources: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def passing(*sources: Callable[..., object]) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """The decorator of a function `f(run, ..., **options)` that hands its options on.
 
     Args:
@@ -133,7 +135,9 @@ def passing(*sources: Callable[..., Any]) -> Callable[[Callable[..., Any]], Call
     return lambda function: _taking(function, function, *sources)
 
 
-def _taking(function: Callable[..., Any], call: Callable[..., Any], *sources: Callable[..., Any]) -> Callable[..., Any]:
+def _taking(
+    function: Callable[..., object], call: Callable[..., Result], *sources: Callable[..., object]
+) -> Callable[..., Result]:
     """`call`, named and documented as `function`, with the arguments of `sources` as its own."""
     plain = inspect.signature(function)
     own = [p for p in plain.parameters.values() if p.kind != p.VAR_KEYWORD and p.name != "config"]
@@ -141,7 +145,7 @@ def _taking(function: Callable[..., Any], call: Callable[..., Any], *sources: Ca
     more = [p.replace(kind=p.KEYWORD_ONLY) for p in named.values() if p.name not in plain.parameters]
     signature = plain.replace(parameters=own + more)
 
-    def checked(*positional: Any, **given: Any) -> Any:
+    def checked(*positional: object, **given: object) -> Result:
         for name in given:
             if name not in signature.parameters:
                 meant = field_names.option(f"--{name}")[2:].split(" ")[0].replace("-", "_")

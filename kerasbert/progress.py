@@ -9,7 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 T = TypeVar("T")
 SILENT, EVERY = 5.0, 10.0  # seconds before the first line, and between lines
@@ -65,7 +65,7 @@ class Progress:
             self.work.counted = True
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.work is not None:
             self.work.counted = False
         self.clear()

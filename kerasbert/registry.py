@@ -4,13 +4,14 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kerasbert import field_names
 from kerasbert.errors import InputError, check_known, nearest, of_plugin, unknown
 from kerasbert.family import Family
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.table import PLUGINS, Table, entry_points, shipped
 
 if TYPE_CHECKING:  # a phone, which looks up a tokenizer here, needs no Spec
@@ -198,7 +199,7 @@ def objectives() -> Table[Any]:
     return OBJECTIVES
 
 
-def name_and_settings(objective: str | Mapping[str, Any] | None) -> tuple[str | None, dict[str, Any]]:
+def name_and_settings(objective: str | JsonMap | None) -> tuple[str | None, Json]:
     """What callers say of an objective, a name or settings by dotted path with the `name` among them -> both apart.
 
     >>> name_and_settings({"name": "wwm", "rate": 0.2})
@@ -270,7 +271,7 @@ def _no_family(name: str, known: Sequence[str]) -> str:
     return f"no model family {family!r}: there is {', '.join(families)}. All: kerasbert list models"
 
 
-def shipped_model(name: str) -> dict[str, Any] | None:
+def shipped_model(name: str) -> Json | None:
     """The index' row of a model or an alias, or None where a plug-in may have it.
 
     Raises:
@@ -364,7 +365,7 @@ def load_plugin(path: str | os.PathLike) -> dict[str, str]:
     return PLUGINS[name]
 
 
-def plugin_of(brought: Any) -> dict[str, str] | None:
+def plugin_of(brought: object) -> dict[str, str] | None:
     """{"file", "sha256"} of the plug-in file that brought a function, an object's class or an encoder's family.
 
     None for one of ours.

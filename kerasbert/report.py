@@ -7,10 +7,15 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.storage.places import PAGE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 BAR = 20  # characters
 MARKERS = "osDv^"  # matplotlib has ten colours
@@ -119,7 +124,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def label_tables(found: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
+def label_tables(found: JsonMap) -> list[tuple[str, list[str], list[list[str]]]]:
     """Tables of what `evaluate` or a run's dev.json tells of labels and of a mix of layers: (title, header, rows).
 
     Args:
@@ -191,7 +196,7 @@ def _said(label: str) -> str:
     return label.replace("$", r"\$")
 
 
-def _axes(x: str, y: str, title: str) -> tuple[Any, Any]:
+def _axes(x: str, y: str, title: str) -> "tuple[Figure, Axes]":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 3.6), layout="constrained")
@@ -201,7 +206,7 @@ def _axes(x: str, y: str, title: str) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _svg(figure: Any) -> str:
+def _svg(figure: "Figure") -> str:
     from matplotlib import rc_context
 
     buffer = io.StringIO()

@@ -10,15 +10,16 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from kerasbert.adaptation import Adapters, Lora, Pals
 from kerasbert.errors import InputError, near, nearest
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+Value = TypeVar("Value")
 Settings = TypeVar("Settings", bound="DataclassInstance")  # a family's: a Spec, or any frozen dataclass
 
 
@@ -140,9 +141,9 @@ class Spec:
         """
         return derive(self, changes)
 
-    def per_layer(self, value: Any, layer: int) -> Any:
+    def per_layer(self, value: Value | tuple[Value, ...], layer: int) -> Value:
         """The value that holds in `layer`: itself, or its entry where there is one per layer."""
-        return value[layer] if isinstance(value, tuple) else value
+        return cast("Value", value[layer] if isinstance(value, tuple) else value)
 
     def validate(self) -> "Spec":
         """Check what no single field can tell; returns self."""
@@ -262,7 +263,7 @@ def check_path(path: str, known: Iterable[str]) -> None:
         raise InputError(f"no spec field {path!r}.{meant} All: {', '.join(known)}")
 
 
-def check_changes(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+def check_changes(tree: JsonMap, changes: Mapping[str, object]) -> None:
     """Refuse changes of the settings that nested plain values are of: of a family's own class by their paths alone.
 
     Raises:
@@ -328,10 +329,10 @@ def check(path: str, value: object, hint: Any) -> Any:
 
 def to_dict(spec: Any) -> Json:
     """A Spec, or a part of one, as nested plain values, for json."""
-    tree: dict[str, Any] = {}
+    tree: Json = {}
     for field in dataclasses.fields(spec):
         value = getattr(spec, field.name)
-        if dataclasses.is_dataclass(value):
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
             tree[field.name] = to_dict(value)
         else:
             tree[field.name] = list(value) if isinstance(value, tuple) else value
@@ -344,13 +345,13 @@ def leaves(tree: Mapping[str, object], prefix: str = "") -> Json:
     >>> leaves({"hidden": 4, "blocks": {"layers": 2}})
     {'hidden': 4, 'blocks.layers': 2}
     """
-    found: dict[str, Any] = {}
+    found: Json = {}
     for name, value in tree.items():
         found |= leaves(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
     return found
 
 
-def from_dict(tree: Mapping[str, Any], kind: type = Spec, prefix: str = "") -> Any:
+def from_dict(tree: JsonMap, kind: type[Settings] = Spec, prefix: str = "") -> Settings:
     """The Spec of nested plain values; the inverse of `to_dict`.
 
     Raises:
@@ -365,10 +366,11 @@ def from_dict(tree: Mapping[str, Any], kind: type = Spec, prefix: str = "") -> A
         nested = dataclasses.is_dataclass(hints[name])
         values[name] = from_dict(value, hints[name], path + ".") if nested else check(path, value, hints[name])
     spec = kind(**values)
-    return spec.validate() if hasattr(spec, "validate") else spec
+    validate = getattr(spec, "validate", None)
+    return spec if validate is None else validate()
 
 
-def differences(one: "DataclassInstance", other: "DataclassInstance") -> dict[str, tuple[Any, Any]]:
+def differences(one: "DataclassInstance", other: "DataclassInstance") -> dict[str, tuple[object, object]]:
     """Dotted path -> (value in one, value in other) where they differ."""
     every = dict.fromkeys([*paths(type(one)), *paths(type(other))])
     pairs = {path: (maybe(one, path), maybe(other, path)) for path in every}

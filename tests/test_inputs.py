@@ -28,6 +28,8 @@ def test_a_setting_is_an_input_only_where_it_is_given():
     assert inputs.numbers(declared, None, {"language": None}) == {}
     with pytest.raises(InputError, match=r"no language 'fra'. Nearest: 'fr'. All: en, fr"):
         inputs.numbers(declared, None, {"language": "fra"})
+    with pytest.raises(InputError, match=r"""no language "\['fr'\]". All: en, fr"""):
+        inputs.numbers(declared, None, {"language": ["fr"]})
     with pytest.raises(InputError, match=r"the model takes no language. Received: 'fr'. Leave --language out"):
         inputs.numbers(TEXT, None, {"language": "fr"})
 

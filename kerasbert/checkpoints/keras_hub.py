@@ -204,7 +204,7 @@ class KerasHub(NamedFormat):
         known: dict[str, str] = {}
         for family in registry.families().values():
             if self.names in family.names:
-                known.setdefault(family.names[self.names].fixed["class_name"], family.name)
+                known.setdefault(str(family.names[self.names].fixed["class_name"]), family.name)
         name = opened.config["class_name"]
         if name not in known:
             raise InputError(f"{opened.folder} holds a {name}, expected one of {', '.join(sorted(known))}")

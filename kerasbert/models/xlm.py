@@ -197,7 +197,7 @@ LANGUAGE = Input(
     optional=True,
     filled_by="setting",
     setting="language",
-    choices=lambda tokenizer: tokenizer.languages,
+    choices=lambda tokenizer: tokenizer.languages or {},
 )
 
 # 3.1 and 5.1: GELU, dropout 0.1, learned positions; one table of 95,000 pieces for 15 languages

@@ -12,7 +12,7 @@ class RepeatedKey(ValueError):
     """A key that is twice in an object of json: of two values one would be lost."""
 
 
-def unrepeated(pairs: list[tuple[str, Any]]) -> Json:
+def unrepeated(pairs: list[tuple[str, object]]) -> Json:
     """The object of its keys and values: what json's `object_pairs_hook` is to be for somebody else's json.
 
     Raises:
@@ -84,7 +84,7 @@ class JsonView(Mapping[str, Any]):
         Args:
             without_effect: paths of values that change no number, with `*` for any part: `rope.*`, `layers.*.name`.
         """
-        left: dict[str, Any] = {}
+        left: Json = {}
         for key, value in self._content.items():
             inside = _views(value)
             if inside and key in self._read:

@@ -5,7 +5,11 @@ import os
 import posixpath
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+    from _typeshed import WriteableBuffer
 
 
 def is_remote(path: str | os.PathLike) -> bool:
@@ -40,7 +44,7 @@ def opened(path: str | os.PathLike, mode: str = "rb") -> BinaryIO:
 class _Seekable(io.RawIOBase):
     """TensorFlow's file as Python's own, for readers that need all of its methods."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: "tf.io.gfile.GFile") -> None:
         self.file = file
 
     def readable(self) -> bool:
@@ -57,9 +61,10 @@ class _Seekable(io.RawIOBase):
     def tell(self) -> int:
         return self.file.tell()
 
-    def readinto(self, buffer: Any) -> int:
-        data = self.file.read(len(buffer))
-        buffer[: len(data)] = data
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        places = memoryview(buffer).cast("B")
+        data = self.file.read(len(places))
+        places[: len(data)] = data
         return len(data)
 
 

@@ -6,16 +6,16 @@ there is one line, `not used: prompts (config_sentence_transformers.json)`. Outs
 
 import contextlib
 import contextvars
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 MOST = 20  # names told of one file
 _GATHERED: contextvars.ContextVar[dict[str, list[str]] | None] = contextvars.ContextVar("gathered", default=None)
 
 
-def leave(file: Any, names: Iterable[str]) -> None:
+def leave(file: str | os.PathLike, names: Iterable[str]) -> None:
     """Note what of a file is not used.
 
     Args:

@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasbert.errors import InputError
 from kerasbert.text.base import Tokenizer
+from kerasbert.text.in_memory import File
 
 if TYPE_CHECKING:
     from kerasbert.text.graph import GraphTokenizer
@@ -24,7 +25,7 @@ class Kind:
     """
 
     tokenizer: type[Tokenizer]
-    assets: Callable[[Any], tuple]
+    assets: Callable[[File], tuple]
     learn: Callable[..., Tokenizer] | None = None
     graph: "Callable[[Tokenizer], GraphTokenizer] | None" = None
 
