@@ -388,3 +388,8 @@ def maybe(spec: object, path: str, default: Any = None) -> Any:
         return get(spec, path)
     except AttributeError:
         return default
+
+
+def head_deviation(spec: object) -> float:
+    """Standard deviation that the kernels of a head start with: `initializer`, or what the Spec says where that is a factor."""
+    return maybe(spec, "head_deviation", maybe(spec, "initializer", 0.02))

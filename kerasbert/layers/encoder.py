@@ -154,7 +154,7 @@ class Encoder(SpecModel):
             self.norm.build((None, None, spec.hidden))
         self.pooler = None
         if spec.pooler:
-            self.pooler = self.pooler_class(spec.hidden, spec.initializer, name="pooler", **kwargs)
+            self.pooler = self.pooler_class(spec.hidden, specs.head_deviation(spec), name="pooler", **kwargs)
             self.pooler.build((None, spec.hidden))
 
     def visible(self, inputs: Mapping[str, Tensor]) -> Tensor:

@@ -14,7 +14,7 @@ from kerasbert.layers.feedforward import GATED, Linear
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.readout import first
-from kerasbert.spec import Spec
+from kerasbert.spec import Spec, head_deviation
 from kerasbert.storage.json_view import Json
 
 
@@ -90,7 +90,7 @@ def token_head(kind: Callable[..., Head], spec: Spec, name: str = "mlm", **kwarg
     """A head of that class which predicts the tokens of a Spec's vocabulary: MaskedLM, or one with its arguments."""
     width = spec.embeddings.width or spec.hidden
     activation = spec.feedforward.activation.removeprefix(GATED)
-    return kind(spec.embeddings.vocabulary, width, activation, spec.epsilon, spec.initializer, name=name, **kwargs)
+    return kind(spec.embeddings.vocabulary, width, activation, spec.epsilon, head_deviation(spec), name=name, **kwargs)
 
 
 class Pooler(Linear):

@@ -77,6 +77,11 @@ class Spec(EncoderDecoderSpec):
     relative: Buckets = Buckets()
     output: Output = Output()
 
+    @property
+    def head_deviation(self) -> float:
+        """Of a head's kernels (modeling_t5.py, T5ClassificationHead): `initializer` itself would saturate its tanh."""
+        return self.initializer * self.hidden**-0.5
+
 
 def distance_table(spec: "Spec | T5EncoderSpec", both_sides: bool = True, **kwargs) -> DistanceTable:
     """The learned numbers [buckets, N] of a stack or of a layer."""

@@ -32,6 +32,11 @@ class T5EncoderSpec(Spec):
     pooler: bool = False
     relative: Buckets = Buckets()
 
+    @property
+    def head_deviation(self) -> float:
+        """As T5's."""
+        return self.initializer * self.hidden**-0.5
+
     def validate(self) -> "T5EncoderSpec":
         """Check what no single field can tell; returns self."""
         super().validate()

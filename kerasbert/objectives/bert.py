@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers import heads
@@ -114,7 +115,7 @@ class BertPretraining(Objective):
                 "make records with --packing full or doc"
             )
         for head, classes in self.sentences.values():
-            parts[head] = Linear(classes, spec.initializer, name=head, dtype=dtype)
+            parts[head] = Linear(classes, specs.head_deviation(spec), name=head, dtype=dtype)
             shapes[head] = (None, spec.hidden)
         return parts, shapes
 

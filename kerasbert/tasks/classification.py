@@ -32,7 +32,7 @@ def label_head(encoder, task) -> "Heads":
     hidden = not reads_pooler(encoder, specs.maybe(spec, "pooler"), task.how.name) and task.hidden_layer is not False
     activation = getattr(encoder, "label_activation", None) if hidden else None
     policy = {"name": "classifier", "dtype": encoder.dtype_policy}
-    rates = specs.maybe(spec, "initializer", 0.02), specs.maybe(spec, "dropout", 0.0)
+    rates = specs.head_deviation(spec), specs.maybe(spec, "dropout", 0.0)
     if not getattr(encoder, "label_bias", True):
         policy["use_bias"] = False
     width = getattr(encoder, "label_width", None)

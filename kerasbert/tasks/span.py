@@ -118,7 +118,7 @@ class Span(TaskKind):
             getattr(encoder, "label_head", head_layers.LabelHead),
             getattr(encoder, "token_label_activation", None),
         )
-        head = kind(2, specs.maybe(encoder.spec, "initializer", 0.02), activation=activation, **policy)
+        head = kind(2, specs.head_deviation(encoder.spec), activation=activation, **policy)
         return {self.head: head}, {self.head: (None, None, encoder.spec.hidden)}
 
     def unlabelled(self, task, texts) -> list[Target]:

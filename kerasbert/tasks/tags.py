@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from kerasbert import spec as specs
 from kerasbert.answers import crf
 from kerasbert.answers.schemes import OUTSIDE, SCHEMES, entities_of, has_spans, illegal, mended, scheme_of
 from kerasbert.answers.tags import TagsKind, best_labels, joined
@@ -141,19 +142,20 @@ class Tags(TaskKind):
 
     def heads(self, encoder, task) -> "Heads":
         spec, policy = encoder.spec, {"name": "classifier", "dtype": encoder.dtype_policy}
-        labels, units, layers = max(1, len(task.labels)), self.options["lstm"], self.options["lstm_layers"]
+        labels, deviation = max(1, len(task.labels)), specs.head_deviation(spec)
+        units, layers = self.options["lstm"], self.options["lstm_layers"]
         if units < 0 or layers < 1:
             raise InputError(
                 f"lstm is {units} and lstm_layers {layers}, expected units of each direction (0: no LSTM) and 1 layer at least"
             )
         if units:
-            head: Any = bidirectional.BiLSTMHead(labels, units, layers, spec.initializer, spec.dropout, **policy)
+            head: Any = bidirectional.BiLSTMHead(labels, units, layers, deviation, spec.dropout, **policy)
         else:
             kind, activation = (
                 getattr(encoder, "label_head", head_layers.LabelHead),
                 getattr(encoder, "token_label_activation", None),
             )
-            head = kind(labels, spec.initializer, spec.dropout, activation, **policy)
+            head = kind(labels, deviation, spec.dropout, activation, **policy)
         heads: dict = {"classifier": head}
         shapes = {"classifier": (None, None, spec.hidden)}
         if self.options["crf"]:
