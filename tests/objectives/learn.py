@@ -42,6 +42,7 @@ SIZE = {
     "recurrence.units": 64,
     "embeddings.filters": (16, 16, 32),
     "embeddings.highways": 1,
+    "window.size": 16,
     "dropout": 0.0,
 }
 # of a family whose Spec has more to make small: chunks of 16 of the 64 tokens, and two layers, of which the second hashes
@@ -70,8 +71,16 @@ def family_of(objective: str) -> registry.Family:
     return next(own, None) or registry.family(OTHERS[objective])
 
 
-def run(objective: str, strategy: str, folder: Path) -> dict:
-    """The objective and its updates; entropy of the targets, nats; mean losses of the last updates by name."""
+def run(
+    objective: str, strategy: str, folder: Path, *, updates: int | None = None, rate: float | None = None, seed: int = 0
+) -> dict:
+    """The objective and its updates; entropy of the targets, nats; mean losses of the last updates by name.
+
+    Of replaced tokens beside that: the mean loss, and the entropy of their share.
+
+    Args:
+        updates, rate: instead of those that objectives have here.
+    """
     family = registry.families().get(objective) or family_of(objective)
     name, objective = objective, family.objective if objective in registry.families() else objective
     kind = registry.objective(objective)
@@ -79,34 +88,50 @@ def run(objective: str, strategy: str, folder: Path) -> dict:
     known = books.words() if family.tokenizer == "word_characters" else None
     about = {"chapters": CHAPTERS, "sentinels": sentinels, "known": known}
     records = books.records(folder, kind.packing, LENGTHS.get(objective, 64), **about, **kind.records)
-    changes = SIZE | {"embeddings.positions": records.length + specs.maybe(family.spec, "embeddings.offset", 0)}
-    if specs.maybe(family.spec, "embeddings.width"):
-        changes["embeddings.width"] = 32
-    changes = {path: value for path, value in changes.items() if path in specs.paths(type(family.spec))}
-    changes |= OWN.get(family.name, {})
     steps, last = (STEPS, LAST) if name in OWN else WRITING.get(objective, (STEPS, LAST))
-    settings = {"steps": steps, "batch": 32, "warmup": 20, "schedule": "linear", "log_every": 5}
-    settings["learning_rate"] = RATES.get(objective, RATE)
+    steps = updates or steps
+    settings = {"steps": steps, "save_every": steps, "log_every": 5, "batch": 32, "quiet": True, "seed": seed}
+    settings |= {"warmup": 20, "schedule": "linear", "learning_rate": rate or RATES.get(objective, RATE)}
     kb.pretrain(
         f"{family.name}/{next(iter(family.sizes))}",
         records.directory,
         out=folder / name,
-        changes=changes,
+        changes=made_small(family, records),
         objective={"name": objective, **SETTINGS.get(objective, {})},
         strategy=strategy,
-        save_every=steps,
-        quiet=True,
         **settings,
     )
     logs = [json.loads(line) for line in (folder / name / "metrics.jsonl").read_text().splitlines()]
     logs = [log for log in logs if log["step"] > steps - last]
     losses = {name: float(np.mean([log[name] for log in logs])) for name in TOKENS if name in logs[0]}
+    nats = entropy(kind, family, records, SETTINGS.get(objective, {}))
+    found = {"objective": objective, "updates": steps, "entropy": nats, "losses": losses}
+    return found | ({"replaced": replaced(logs)} if "rtd" in logs[0] else {})
+
+
+def made_small(family: registry.Family, records: Records) -> dict:
+    """What a family's Spec has of SIZE, and OWN."""
+    changes = SIZE | {"embeddings.positions": records.length + specs.maybe(family.spec, "embeddings.offset", 0)}
+    if specs.maybe(family.spec, "embeddings.width"):
+        changes["embeddings.width"] = 32
+    changes = {path: value for path, value in changes.items() if path in specs.paths(type(family.spec))}
+    return changes | OWN.get(family.name, {})
+
+
+def entropy(kind: type[Objective], family: registry.Family, records: Records, settings: dict) -> float:
+    """Of the targets, nats."""
     if issubclass(kind, Sentences):
-        entropy = of_sentences(kind, kind.settings_for(family.spec, SETTINGS.get(objective, {})), records)
-    else:
-        written = family.kind != "encoder" or issubclass(kind, TextToText)
-        entropy = of_written(kind, family, records) if written else Objective.baseline(records)["entropy"]
-    return {"objective": objective, "updates": steps, "entropy": float(entropy), "losses": losses}
+        return of_sentences(kind, kind.settings_for(family.spec, settings), records)
+    if family.kind != "encoder" or issubclass(kind, TextToText):
+        return of_written(kind, family, records)
+    return float(Objective.baseline(records)["entropy"])
+
+
+def replaced(logs: list[dict]) -> dict[str, float]:
+    """The discriminator's mean loss, and the entropy of the share of replaced tokens: what answering it everywhere costs."""
+    share = float(np.mean([log["rtd/replaced"] for log in logs]))
+    nats = -share * np.log(share) - (1 - share) * np.log(1 - share)
+    return {"loss": float(np.mean([log["rtd"] for log in logs])), "entropy": float(nats)}
 
 
 def of_sentences(kind: type[Sentences], settings: Any, records: Records) -> float:

@@ -7,10 +7,13 @@ make the updates of one is in the battery (tests/models/test_battery.py).
 """
 
 import json
+import math
+from pathlib import Path
 
 import pytest
 
 from kerasbert import registry
+from tests.benchmarks import bench_learning
 from tests.objectives import learn
 from tests.support import forked
 
@@ -37,3 +40,17 @@ def test_losses_go_below_the_entropy_of_their_targets(strategy, objective, folde
     assert found["losses"]
     for name, loss in found["losses"].items():
         assert loss < found["entropy"], name
+
+
+def test_kept_rows_are_of_lines_of_the_benchmark():
+    file = Path(bench_learning.__file__).with_name("measured") / "learning.jsonl"
+    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    arms = bench_learning.arms(bench_learning.trained())
+    found = [{name: row[name] for name in ("family", "settings", "seed")} for row in rows]
+    assert all(arm in arms for arm in found)
+    assert all(found.count(arm) == 1 for arm in found)
+
+
+def test_replaced_tokens_are_told_beside_the_entropy_of_their_share():
+    found = learn.replaced([{"rtd": 0.5, "rtd/replaced": 0.4}, {"rtd": 0.7, "rtd/replaced": 0.6}])
+    assert found == pytest.approx({"loss": 0.6, "entropy": math.log(2)})
