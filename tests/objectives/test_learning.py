@@ -54,3 +54,7 @@ def test_kept_rows_are_of_lines_of_the_benchmark():
 def test_replaced_tokens_are_told_beside_the_entropy_of_their_share():
     found = learn.replaced([{"rtd": 0.5, "rtd/replaced": 0.4}, {"rtd": 0.7, "rtd/replaced": 0.6}])
     assert found == pytest.approx({"loss": 0.6, "entropy": math.log(2)})
+
+
+def test_a_family_that_only_writes_has_no_accuracy():
+    assert [name for name in bench_learning.trained() if not bench_learning.reads_texts(name)] == ["mass"]
