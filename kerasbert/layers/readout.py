@@ -79,7 +79,8 @@ def width(kind: str | None, hidden: int) -> int:
 
 def first(x: Tensor, keepdims: bool = False) -> Tensor:
     """The first token, [CLS] or <s>: [B, S, H] -> [B, H], or [B, 1, H]."""
-    return x[:, :1] if keepdims else x[:, 0]
+    row = x[:, :1]
+    return row if keepdims else ops.reshape(row, (-1, x.shape[-1]))  # x[:, 0] in two: a phone's GPU takes these
 
 
 def last(mask: Tensor) -> Tensor:

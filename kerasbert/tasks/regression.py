@@ -75,7 +75,7 @@ class Regression(TaskKind):
         return label_head(encoder, task)
 
     def outputs(self, task, logits) -> dict[str, Tensor]:
-        value = self._activated(logits[:, 0])
+        value = self._activated(ops.squeeze(logits, -1))
         return {"value": value if (task.mean, task.std) == (0.0, 1.0) else value * task.std + task.mean}
 
     def _activated(self, value) -> Tensor:

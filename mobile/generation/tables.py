@@ -60,7 +60,7 @@ def half(model: ModelT) -> ModelT:
             )
             tensor.buffer = 0
             graph.tensors.append(source)
-            first.append(_operator(model, "DEQUANTIZE", [len(graph.tensors) - 1], [index]))
+            first.append(repack.new_operator(model, "DEQUANTIZE", [len(graph.tensors) - 1], [index]))
         graph.operators = [*first, *graph.operators]
     return model
 
@@ -100,18 +100,7 @@ def _scaled(model: ModelT, graph: SubGraphT, operator: OperatorT, table: int, sc
     product.shape, product.shapeSignature, product.type = source.shape, source.shapeSignature, source.type
     product.hasRank, product.buffer = True, 0
     graph.tensors += [by, product]
-    mul = _operator(model, "MUL", [x, len(graph.tensors) - 2], [len(graph.tensors) - 1], s.MulOptionsT())
+    mul = repack.new_operator(model, "MUL", [x, len(graph.tensors) - 2], [len(graph.tensors) - 1], s.MulOptionsT())
     graph.operators.insert(next(i for i, other in enumerate(graph.operators) if other is operator), mul)
     graph.tensors[weight].buffer = table
     operator.inputs = np.asarray([len(graph.tensors) - 1, weight, *rest], np.int32)
-
-
-def _operator(model: ModelT, name: str, inputs: list[int], outputs: list[int], options: object = None) -> OperatorT:
-    s = repack.schema()
-    made = s.OperatorT()
-    made.opcodeIndex = repack.operator_code(model, getattr(s.BuiltinOperator, name))
-    made.inputs, made.outputs = np.asarray(inputs, np.int32), np.asarray(outputs, np.int32)
-    if options is not None:
-        made.builtinOptions = options
-        made.builtinOptionsType = getattr(s.BuiltinOptions, type(options).__name__.removesuffix("T"))
-    return made

@@ -137,7 +137,7 @@ static int has(litert *l, int delegate) {
 }
 
 /* The model for a processor or an accelerator: all signatures share packed weights where `pack`. What a GPU does not take, such as
-   the look-up of embeddings, the processor computes. */
+   the positions of several lengths, the processor computes. */
 static int compile(litert *l, int delegate, int32_t threads, int pack) {
   void *options = NULL, *opaque = NULL;
   char *said = malloc(96);

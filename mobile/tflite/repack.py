@@ -6,6 +6,7 @@ is 0.3-0.6 MB a bucket; shared it is about 36 kB. FlatBuffers allows it: an offs
 """
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,7 @@ def slim(data: bytes) -> bytes:
     _gather_halves(model)
     _share_prefixes(model)
     _part_biases(model)
+    _plain_for_gpus(model)
     tensor_names.name(model)
     for graph in model.subgraphs:
         for tensor in graph.tensors:
@@ -152,11 +154,11 @@ def _rows_unpacked(model: ModelT, graph: SubGraphT, lookup: OperatorT, unpacking
         tensor.type, tensor.name = kind, None
     first = len(graph.tensors)
     graph.tensors += made
-    cast, unpacking = s.OperatorT(), copy.copy(unpacking)
-    cast.opcodeIndex = operator_code(model, s.BuiltinOperator.BITCAST)
-    cast.builtinOptionsType, cast.builtinOptions = s.BuiltinOptions.BitcastOptions, s.BitcastOptionsT()
+    unpacking, cast = (
+        copy.copy(unpacking),
+        new_operator(model, "BITCAST", [first + 1], [first + 2], s.BitcastOptionsT()),
+    )
     lookup.inputs, lookup.outputs = np.asarray([first, lookup.inputs[1]], np.int32), np.asarray([first + 1], np.int32)
-    cast.inputs, cast.outputs = np.asarray([first + 1], np.int32), np.asarray([first + 2], np.int32)
     unpacking.inputs, unpacking.outputs = np.asarray([first + 2], np.int32), np.asarray([final], np.int32)
     return [lookup, cast, unpacking]
 
@@ -211,16 +213,9 @@ def sliced(model: ModelT, graph: SubGraphT, index: int, buffer: int, shape: np.n
     source = s.TensorT()
     source.shape, source.type, source.buffer, source.hasRank = np.asarray(shape, np.int32), tensor.type, buffer, True
     graph.tensors.append(source)
-    begin = _constant(model, graph, np.zeros_like(size))
-    end = _constant(model, graph, size)
+    begin, end = _constant(model, graph, np.zeros_like(size)), _constant(model, graph, size)
     tensor.buffer = 0
-    operator = s.OperatorT()
-    operator.opcodeIndex = operator_code(model, s.BuiltinOperator.SLICE)
-    operator.inputs = np.asarray([begin - 1, begin, end], np.int32)
-    operator.outputs = np.asarray([index], np.int32)
-    operator.builtinOptionsType = s.BuiltinOptions.SliceOptions
-    operator.builtinOptions = s.SliceOptionsT()
-    graph.operators.insert(0, operator)
+    graph.operators.insert(0, new_operator(model, "SLICE", [begin - 1, begin, end], [index], s.SliceOptionsT()))
 
 
 def _part_biases(model: ModelT) -> None:
@@ -256,35 +251,112 @@ def _bias(model: ModelT, graph: SubGraphT, operator: OperatorT) -> bytes:
 
 def _part_bias(model: ModelT, graph: SubGraphT, operator: OperatorT) -> None:
     """x @ kernel + bias in two operators; the activation goes with the second."""
-    s = schema()
-    product = copy.copy(graph.tensors[operator.outputs[0]])
-    product.name = None
-    graph.tensors.append(product)
-    add = s.OperatorT()
-    add.opcodeIndex = operator_code(model, s.BuiltinOperator.ADD)
-    add.inputs = np.asarray([len(graph.tensors) - 1, operator.inputs[2]], np.int32)
-    add.outputs = operator.outputs
-    add.builtinOptionsType, add.builtinOptions = s.BuiltinOptions.AddOptions, s.AddOptionsT()
+    s, final = schema(), int(operator.outputs[0])
+    product = _computed(graph, final, _sizes(graph.tensors[final]))
+    add = new_operator(model, "ADD", [product, int(operator.inputs[2])], [final], s.AddOptionsT())
     add.builtinOptions.fusedActivationFunction = operator.builtinOptions.fusedActivationFunction
     operator.builtinOptions = copy.copy(operator.builtinOptions)
     operator.builtinOptions.fusedActivationFunction = s.ActivationFunctionType.NONE
     operator.inputs = np.asarray([*operator.inputs[:2], -1], np.int32)
-    operator.outputs = np.asarray([len(graph.tensors) - 1], np.int32)
+    operator.outputs = np.asarray([product], np.int32)
     graph.operators.insert(next(i for i, other in enumerate(graph.operators) if other is operator) + 1, add)
 
 
-def _constant(model: ModelT, graph: SubGraphT, values: np.ndarray) -> int:
-    """Add an int32 constant to a graph -> its tensor index."""
+def _plain_for_gpus(model: ModelT) -> None:
+    """Look rows up by ids on one axis, and divide a float vector by its norm in operators that a GPU has.
+
+    LiteRT's accelerator (2.3.0) takes no GATHER of ids [1, S] and no L2_NORMALIZATION. What reads constants alone it refuses too:
+    the SLICE that takes the positions of several lengths, and a GATHER in its place.
+    """
     s = schema()
-    data = np.frombuffer(values.astype("<i4").tobytes(), np.uint8)
-    buffer = len(model.buffers)
-    model.buffers.append(s.BufferT())
-    model.buffers[buffer].data = data
-    tensor = s.TensorT()
-    tensor.shape, tensor.type, tensor.buffer = np.asarray([len(values)], np.int32), s.TensorType.INT32, buffer
-    tensor.hasRank = True
+    for graph in model.subgraphs:
+        operators, flat = [], {}  # ids -> the same on one axis
+        for operator in graph.operators:
+            source = graph.tensors[int(operator.inputs[0])] if inputs_of(operator) else None
+            if _looks_up(model, operator) and len(_sizes(graph.tensors[operator.inputs[1]])) > 1:
+                operators += _flat_look_up(model, graph, operator, flat)
+            elif builtin(model, operator) == s.BuiltinOperator.L2_NORMALIZATION and source.type == s.TensorType.FLOAT32:
+                operators += _unit(model, graph, operator)
+            else:
+                operators.append(operator)
+        graph.operators = operators
+
+
+def _flat_look_up(model: ModelT, graph: SubGraphT, lookup: OperatorT, flat: dict[int, int]) -> list[OperatorT]:
+    """GATHER between two RESHAPE; ids that were flattened already, or are constants, need no first one."""
+    s = schema()
+    (table, ids), final, before = inputs_of(lookup), int(lookup.outputs[0]), []
+    sizes, result = _sizes(graph.tensors[ids]), _sizes(graph.tensors[final])
+    if result.count(-1) > 1:
+        return [lookup]  # RESHAPE finds one size at most
+    count = -1 if -1 in sizes else math.prod(sizes)
+    if ids not in flat:
+        flat[ids] = _computed(graph, ids, [count])
+        if model.buffers[graph.tensors[ids].buffer].data is None:
+            shape = _constant(model, graph, np.asarray([count]))
+            before.append(new_operator(model, "RESHAPE", [ids, shape], [flat[ids]], s.ReshapeOptionsT()))
+    rows = _computed(graph, final, [count, *_sizes(graph.tensors[table])[1:]])
+    lookup.inputs, lookup.outputs = np.asarray([table, flat[ids]], np.int32), np.asarray([rows], np.int32)
+    back = [rows, _constant(model, graph, np.asarray(result))]
+    return [*before, lookup, new_operator(model, "RESHAPE", back, [final], s.ReshapeOptionsT())]
+
+
+def _unit(model: ModelT, graph: SubGraphT, operator: OperatorT) -> list[OperatorT]:
+    """x / max(|x|, 1e-6) on the last axis, as L2_NORMALIZATION has it."""
+    s = schema()
+    x, final = int(operator.inputs[0]), int(operator.outputs[0])
+    sizes = _sizes(graph.tensors[x])
+    squares, (total, norm, most) = _computed(graph, x, sizes), (_computed(graph, x, [*sizes[:-1], 1]) for _ in range(3))
+    axis, least = _constant(model, graph, np.asarray([len(sizes) - 1])), _constant(model, graph, np.float32([1e-6]))
+    along = s.ReducerOptionsT()
+    along.keepDims = True
+    return [
+        new_operator(model, "MUL", [x, x], [squares], s.MulOptionsT()),
+        new_operator(model, "SUM", [squares, axis], [total], along),
+        new_operator(model, "SQRT", [total], [norm]),
+        new_operator(model, "MAXIMUM", [norm, least], [most], s.MaximumMinimumOptionsT()),
+        new_operator(model, "DIV", [x, most], [final], s.DivOptionsT()),
+    ]
+
+
+def _sizes(tensor: TensorT) -> list[int]:
+    """A tensor's shape; -1 for a size that is chosen at run time."""
+    shape = tensor.shape if tensor.shapeSignature is None else tensor.shapeSignature
+    return [] if shape is None else [int(size) for size in shape]
+
+
+def _computed(graph: SubGraphT, like: int, sizes: Sequence[int]) -> int:
+    """Add a tensor of another one's type, scale and buffer to a graph -> its index."""
+    tensor = copy.copy(graph.tensors[like])
+    tensor.name, tensor.shape = None, np.asarray([max(size, 1) for size in sizes], np.int32)
+    tensor.shapeSignature = np.asarray(sizes, np.int32) if -1 in sizes else None
     graph.tensors.append(tensor)
     return len(graph.tensors) - 1
+
+
+def _constant(model: ModelT, graph: SubGraphT, values: np.ndarray) -> int:
+    """Add a constant to a graph, of float32 or int32 -> its tensor index."""
+    s = schema()
+    floats = values.dtype == np.float32
+    model.buffers.append(s.BufferT())
+    model.buffers[-1].data = np.frombuffer(values.astype("<f4" if floats else "<i4").tobytes(), np.uint8)
+    tensor = s.TensorT()
+    tensor.shape, tensor.buffer = np.asarray([len(values)], np.int32), len(model.buffers) - 1
+    tensor.hasRank, tensor.type = True, s.TensorType.FLOAT32 if floats else s.TensorType.INT32
+    graph.tensors.append(tensor)
+    return len(graph.tensors) - 1
+
+
+def new_operator(model: ModelT, name: str, inputs: list[int], outputs: list[int], options: Any = None) -> OperatorT:
+    """An operator by its name, of no graph yet."""
+    s = schema()
+    operator = s.OperatorT()
+    operator.opcodeIndex = operator_code(model, getattr(s.BuiltinOperator, name))
+    operator.inputs, operator.outputs = np.asarray(inputs, np.int32), np.asarray(outputs, np.int32)
+    if options is not None:
+        operator.builtinOptions = options
+        operator.builtinOptionsType = getattr(s.BuiltinOptions, type(options).__name__.removesuffix("T"))
+    return operator
 
 
 def operator_code(model: ModelT, builtin: int) -> int:

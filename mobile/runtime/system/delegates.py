@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 XNNPACK = "xnnpack"
 ACCELERATORS = {"gpu": ("GPU", "CPU"), "npu": ("NPU",)}
-"""Name -> LiteRT's HardwareAccelerators. What a GPU does not take, such as the look-up of embeddings, the processor computes."""
+"""Name -> LiteRT's HardwareAccelerators. What a GPU does not take, such as positions of several lengths, the processor does."""
 LIBRARIES = (".so", ".dylib", ".dll")
 
 

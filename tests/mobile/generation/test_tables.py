@@ -39,7 +39,7 @@ def tied(table: np.ndarray, output: np.ndarray) -> bytes:
         ("GATHER", [1, 0], [2], s.GatherOptionsT()),
         ("FULLY_CONNECTED", [2, 1 if shared else 3, -1], [4], product),
     ):
-        graph.operators.append(tables._operator(model, name, inputs, outputs, options))
+        graph.operators.append(repack.new_operator(model, name, inputs, outputs, options))
     graph.inputs, graph.outputs = np.array([0], "int32"), np.array([4], "int32")
     entry = s.SignatureDefT()
     entry.signatureKey, entry.subgraphIndex = b"answer", 0
