@@ -79,8 +79,10 @@ def width(kind: str | None, hidden: int) -> int:
 
 def first(x: Tensor, keepdims: bool = False) -> Tensor:
     """The first token, [CLS] or <s>: [B, S, H] -> [B, H], or [B, 1, H]."""
-    row = x[:, :1]
-    return row if keepdims else ops.reshape(row, (-1, x.shape[-1]))  # x[:, 0] in two: a phone's GPU takes these
+    if keepdims:
+        return x[:, :1]
+    # of a known length in two operators, which a phone's GPU takes
+    return x[:, 0] if x.shape[1] is None else ops.squeeze(x[:, :1], 1)
 
 
 def last(mask: Tensor) -> Tensor:

@@ -111,6 +111,11 @@ static inline int32_t kb_exchange(int32_t *shared, int32_t value) {
 kb_status kb_file_map(const char *path, kb_text *data, kb_message *message); /* a file's bytes, until kb_file_unmap */
 void kb_file_unmap(kb_text data);
 
+/* ---- operators.c ---- */
+
+/* Refuses a flatbuffer with what LiteRT would take unseen. */
+kb_status kb_check_operators(kb_text data, kb_message *message);
+
 /* ---- sha256.c ---- */
 
 void kb_sha256(kb_text data, char hex[65]);

@@ -149,14 +149,15 @@ KB_API kb_status kb_runner_open_bytes(const void *data, size_t size, const kb_ru
   *runner = NULL;
   if (status != KB_OK) return status;
   whole.data = data, whole.size = size;
+  front.data = data, front.size = model->front;
   status = check_digest(model, whole, message);
+  if (status == KB_OK) status = kb_check_operators(front, message);
   if (status == KB_OK) status = new_runner(model, options, runner, message);
   if (status != KB_OK) {
     kb_model_close(model);
     return status;
   }
   (*runner)->own = model;
-  front.data = data, front.size = model->front;
   status = kb_litert_open(front, options, &(*runner)->cancelled, &(*runner)->network, message);
   if (status == KB_OK && (*runner)->writer != NULL) status = kb_writer_over((*runner)->writer, &(*runner)->network, message);
   if (status != KB_OK) {

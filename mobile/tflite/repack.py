@@ -272,10 +272,10 @@ def _plain_for_gpus(model: ModelT) -> None:
     for graph in model.subgraphs:
         operators, flat = [], {}  # ids -> the same on one axis
         for operator in graph.operators:
-            source = graph.tensors[int(operator.inputs[0])] if inputs_of(operator) else None
-            if _looks_up(model, operator) and len(_sizes(graph.tensors[operator.inputs[1]])) > 1:
+            code, read = builtin(model, operator), inputs_of(operator)
+            if _looks_up(model, operator) and len(_sizes(graph.tensors[read[1]])) > 1:
                 operators += _flat_look_up(model, graph, operator, flat)
-            elif builtin(model, operator) == s.BuiltinOperator.L2_NORMALIZATION and source.type == s.TensorType.FLOAT32:
+            elif code == s.BuiltinOperator.L2_NORMALIZATION and graph.tensors[read[0]].type == s.TensorType.FLOAT32:
                 operators += _unit(model, graph, operator)
             else:
                 operators.append(operator)
@@ -303,11 +303,11 @@ def _flat_look_up(model: ModelT, graph: SubGraphT, lookup: OperatorT, flat: dict
 
 def _unit(model: ModelT, graph: SubGraphT, operator: OperatorT) -> list[OperatorT]:
     """x / max(|x|, 1e-6) on the last axis, as L2_NORMALIZATION has it."""
-    s = schema()
-    x, final = int(operator.inputs[0]), int(operator.outputs[0])
+    s, x, final = schema(), int(operator.inputs[0]), int(operator.outputs[0])
     sizes = _sizes(graph.tensors[x])
     squares, (total, norm, most) = _computed(graph, x, sizes), (_computed(graph, x, [*sizes[:-1], 1]) for _ in range(3))
-    axis, least = _constant(model, graph, np.asarray([len(sizes) - 1])), _constant(model, graph, np.float32([1e-6]))
+    constants = np.asarray([len(sizes) - 1]), np.asarray([1e-6], np.float32)
+    axis, least = (_constant(model, graph, values) for values in constants)
     along = s.ReducerOptionsT()
     along.keepDims = True
     return [

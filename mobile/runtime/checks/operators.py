@@ -117,12 +117,12 @@ def _step(path: Path, data: mmap.mmap, tensor: int, number: int, seen: set[tuple
 def _check_operator(path: Path, data: mmap.mmap, operator: int, code: int, steps: list, ready: set[int]) -> None:
     """An operator has its operands, of tensors that are there; what it gives is there then."""
     operands, results = _numbers(data, operator, 1), _numbers(data, operator, 2)
+    if not ready.issuperset(operands) and not ready.issuperset(number for number in operands if number >= 0):
+        raise _unordered(path, "reads", operands)
     if code in OPERANDS:
         _check(path, code, operands, results, steps)
     if code == NUMBERS["STRIDED_SLICE"]:
         _check_slice(path, data, operator)
-    if not ready.issuperset(operands) and not ready.issuperset(number for number in operands if number >= 0):
-        raise _unordered(path, "reads", operands)
     if not ready.isdisjoint(results):
         raise _unordered(path, "gives", results)
     ready.update(results)
