@@ -1,5 +1,6 @@
 """What Keras and TensorFlow import of others stays out until it is used, and is there then."""
 
+import gc
 import importlib
 import sys
 
@@ -114,3 +115,40 @@ def test_a_library_that_somebody_forbids_is_not_installed(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [Forbids(), *sys.meta_path])
     monkeypatch.setitem(sys.modules, "nobody", None)
     assert [light_imports._installed(name) for name in ("forbidden", "nobody", "json")] == [False, False, True]
+
+
+def test_no_garbage_is_looked_for_while_they_are_imported(modules, monkeypatch):
+    (modules / "great.py").write_text("import gc, inner\nenabled = gc.isenabled()\n")
+    (modules / "inner.py").write_text("import gc\nenabled = gc.isenabled()\nraise ImportError('no such library')\n")
+    monkeypatch.setattr(light_imports, "UNCOLLECTED", ("great", "inner"))
+    frozen = gc.get_freeze_count()
+    with pytest.raises(ImportError, match="no such library"):
+        importlib.import_module("great")
+    (modules / "inner.py").write_text("import gc\nenabled = gc.isenabled()\n")
+    importlib.invalidate_caches()
+    great = importlib.import_module("great")
+    assert (great.enabled, great.inner.enabled, gc.isenabled()) == (False, False, True)
+    assert gc.get_freeze_count() == frozen  # of a process that does other things too
+    for name in ("great", "inner"):
+        del sys.modules[name]
+
+
+def test_a_command_looks_through_nothing_that_was_imported_and_nothing_at_its_end(tmp_path):
+    (tmp_path / "great.py").write_text("held = [[] for _ in range(100_000)]\n")
+    lines = [
+        "import gc, sys",
+        f"sys.path.insert(0, {str(tmp_path)!r})",
+        "from kerasbert import light_imports",
+        "from kerasbert.cli import main",
+        "light_imports.UNCOLLECTED = ('great',)",
+        "sys.argv = ['kerasbert', 'show', 'bert/tiny', '--json']",
+        "assert main() == 0 and gc.isenabled() and gc.get_freeze_count() == 0",
+        "import great",
+        "print('frozen', gc.isenabled(), gc.get_freeze_count() > 100_000)",
+        "class Late:",
+        "    def __del__(self): print('looked through')",
+        "late = Late()",
+        "late.itself = late",
+        "del late",
+    ]
+    assert python("-c", "\n".join(lines)).stdout.splitlines()[-1] == "frozen True True"

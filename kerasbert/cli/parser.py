@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kerasbert import __version__, progress, provenance, registry
+from kerasbert import __version__, light_imports, progress, provenance, registry
 from kerasbert.cli import help, meanings, outputs, terminal
 from kerasbert.cli.changes import changes_of
 from kerasbert.cli.given import Given
@@ -194,7 +194,10 @@ def run(
         fault of ours; 75 after a SIGTERM: the same command goes on.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        light_imports.of_a_command()
+        arguments = sys.argv[1:]
+    arguments = list(arguments)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
     with terminal.streams(), provenance.command(parser.prog, arguments):
