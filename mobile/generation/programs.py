@@ -154,19 +154,6 @@ def converted(model: "keras.Model", found: Sequence[Program]) -> bytes:
 
 
 def _file(model: "keras.Model", found: Sequence[Program]) -> bytes:
-    import keras
-    import tensorflow as tf
-
-    archive = keras.export.ExportArchive()
-    archive.track(model)
     with tempfile.TemporaryDirectory() as directory, captured() as log:
-        for each in found:
-            spec = {name: tf.TensorSpec(shape, dtype, name=name) for name, (shape, dtype) in each.reads.items()}
-            archive.add_endpoint(each.name, _fresh(each.function), input_signature=[spec])
-        archive.write_out(directory, verbose=False)
+        convert.save(model, {each.name: (each.function, each.reads) for each in found}, directory)
         return convert.converted(directory, [each.name for each in found], "float32", log)
-
-
-def _fresh(function: Callable) -> Callable:
-    """A new callable: one that was traced already would give its first length."""
-    return lambda batch: function(batch)

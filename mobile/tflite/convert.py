@@ -1,8 +1,9 @@
 """Keras model -> .tflite: signatures of several lengths that share the weights, never a Flex operator."""
 
+import functools
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kerasbert.errors import InputError
@@ -13,6 +14,8 @@ from . import buckets, repack
 
 if TYPE_CHECKING:
     import keras
+
+Specs = Mapping[str, tuple[Sequence[int | None], str]]  # input -> its shape and dtype
 
 
 def quantization(name: str | None) -> str:
@@ -58,25 +61,29 @@ def named(
 def _file(
     model: "keras.Model", function: Callable, signatures: dict[int | None, str], inputs: Sequence[Input], quantize: str
 ) -> bytes:
+    specs = {
+        name: {each.name: (each.shape(length), each.dtype) for each in inputs} for length, name in signatures.items()
+    }
     with tempfile.TemporaryDirectory() as directory, captured() as log:
-        _save(model, function, signatures, inputs, directory)
-        return converted(directory, list(signatures.values()), quantize, log)
+        save(model, {name: (function, spec) for name, spec in specs.items()}, directory)
+        return converted(directory, list(specs), quantize, log)
 
 
-def _save(
-    model: "keras.Model", function: Callable, signatures: dict[int | None, str], inputs: Sequence[Input], directory: str
-) -> None:
-    """A SavedModel by ExportArchive: every other route to the converter loses the weights of a Keras 3 model."""
-    import keras
+def save(model: "keras.Model", functions: Mapping[str, tuple[Callable, Specs]], directory: str) -> None:
+    """A SavedModel for the converter, which loses the weights of a Keras 3 model that comes to it in another way.
+
+    Args:
+        model: that owns the weights. functions: of each signature, and what it takes.
+    """
     import tensorflow as tf
 
-    archive = keras.export.ExportArchive()
-    archive.track(model)
-    for length, name in signatures.items():
-        spec = {each.name: tf.TensorSpec(each.shape(length), each.dtype, name=each.name) for each in inputs}
+    saved, traced = tf.Module(), {}
+    saved.weights = [weight.value for weight in model.weights]
+    for name, (function, taken) in functions.items():
+        spec = {each: tf.TensorSpec(shape, dtype, name=each) for each, (shape, dtype) in taken.items()}
         # a new callable each time: one that was traced already would give its first length
-        archive.add_endpoint(name, lambda batch: function(batch), input_signature=[spec])
-    archive.write_out(directory, verbose=False)
+        traced[name] = tf.function(functools.partial(function), [spec], autograph=False).get_concrete_function()
+    tf.saved_model.save(saved, directory, traced)
 
 
 def converted(directory: str, names: list[str], quantize: str, log: Callable[[], str]) -> bytes:

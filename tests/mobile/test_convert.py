@@ -126,3 +126,24 @@ def test_unknown_quantization_names_the_nearest():
     assert convert.quantization("none") == "float32"
     with pytest.raises(InputError, match=r"no quantization 'dynamicint8'\. Nearest: 'dynamic_int8'"):
         convert.quantization("dynamicint8")
+
+
+def test_each_length_is_traced_once(program, tmp_path):
+    import tensorflow as tf
+
+    from kerasbert.mobile.tflite import convert
+
+    model, function = program
+    traced = []
+
+    def counted(batch):
+        traced.append(batch["token_ids"].shape[1])
+        return function(batch)
+
+    specs = {n: {each.name: (each.shape(n), each.dtype) for each in TEXT} for n in (7, 24)}
+    convert.save(model, {f"length_{n}": (counted, spec) for n, spec in specs.items()}, str(tmp_path))
+    assert traced == [7, 24]
+    served = tf.saved_model.load(str(tmp_path)).signatures
+    batch = {each.name: np.ones((1, 24), each.dtype) for each in TEXT}
+    received = served["length_24"](**{name: tf.constant(value) for name, value in batch.items()})["p"]
+    assert np.abs(received.numpy() - function(batch)["p"].numpy()).max() < 1e-6
