@@ -253,7 +253,9 @@ def used(declared: Iterable[Input], settings: Values) -> tuple[Input, ...]:
     )
 
 
-def numbers(declared: Iterable[Input], tokenizer: "Tokenizer", settings: Mapping[str, object] | None) -> dict[str, int]:
+def numbers(
+    declared: Iterable[Input], tokenizer: "Tokenizer | None", settings: Mapping[str, object] | None
+) -> dict[str, int]:
     """Settings of a call -> {input name: number}.
 
     Args:
@@ -269,7 +271,7 @@ def numbers(declared: Iterable[Input], tokenizer: "Tokenizer", settings: Mapping
         if name not in by_setting:
             raise InputError(f"the model takes no {name}. Received: {value!r}. Leave --{name} out")
         each = by_setting[name]
-        choices = {} if each.choices is None else dict(each.choices(tokenizer))
+        choices = {} if each.choices is None or tokenizer is None else dict(each.choices(tokenizer))
         if not isinstance(value, str) or value not in choices:
             raise unknown(name, str(value), list(choices), ", ".join(choices) or "none: the model knows no names")
         result[each.name] = int(choices[value])

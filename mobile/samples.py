@@ -69,7 +69,7 @@ def opened(path: str | os.PathLike, bundle: "Bundle", kind: "Kind", *named: str 
 
 def generated(
     tokenizer: "Tokenizer", count: int, pair: bool = False, seed: int = 1, longest: int | None = None
-) -> list[Sample]:
+) -> list[str | tuple[str, str]]:
     """Texts (or pairs) of 1 to 40 random pieces of the vocabulary; the same ones every time.
 
     Args:
@@ -87,4 +87,4 @@ def generated(
     for parts in made:
         while longest and any(parts) and len(tokenizer.pack(*map(" ".join, parts), length=None)[0]) > longest:
             max(parts, key=len).pop()
-    return [tuple(map(" ".join, parts)) if pair else " ".join(parts[0]) for parts in made]
+    return [(" ".join(parts[0]), " ".join(parts[-1])) if pair else " ".join(parts[0]) for parts in made]

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from kerasbert.answers import nearness
 from kerasbert.answers.base import Answer, Kind, softmax, truncated_json
 from kerasbert.errors import InputError
 from kerasbert.inputs import Row
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ChoiceKind(Kind):
     def width(self, labels) -> int | None:
         return 1
 
-    def joined(self, names, row, label="") -> dict[str, Any]:
+    def joined(self, names, row, label="") -> Json:
         """A row with a list of choices, where datasets has {"text": [...], "label": ["A", ...]}, and the number of the label."""
         held = row.get(names[1])
         if not isinstance(held, Mapping) or not isinstance(held.get("text"), list):

@@ -115,7 +115,7 @@ def _fill(folder: Path, model: "keras.Model", whole: "keras.Model", longest: int
     beside.sums(folder)
 
 
-def _probes(model: "keras.Model") -> list[object]:
+def _probes(model: "keras.Model") -> Sequence[object]:
     """Inputs that a SavedModel is compared on and warmed up with."""
     return kind_of(model).probes(PROBES, len(graphs.text_names(model)))
 

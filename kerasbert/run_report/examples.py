@@ -4,11 +4,15 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kerasbert.errors import InputError
 from kerasbert.run_report.facts import Facts
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.rows import RowText
 
 HIDDEN = {
     code: f"\\u{code:04x}"
@@ -63,7 +67,7 @@ def _examples(facts: Facts, listed: Sequence[Json]) -> list[Example]:
     rows, _ = measured(task, run=Path(facts.place), split="dev")
     found, held = [], [int(number) for number in str(facts.run.get("held_out") or "").split()]
     for each in listed:
-        number = each["row"]
+        number: int = each["row"]
         if not 0 <= number < len(rows.texts):
             raise InputError(f"dev.json names row {number} of {len(rows.texts)}: it is damaged")
         text, label = rows.texts[number], rows.labels[number] if rows.labels else ""
@@ -76,7 +80,7 @@ def _examples(facts: Facts, listed: Sequence[Json]) -> list[Example]:
     return found
 
 
-def _joined(part: str | Sequence[str]) -> str:
+def _joined(part: "RowText") -> str:
     """A text, or a list of texts: choices with a bar between them."""
     return part if isinstance(part, str) else " | ".join(map(_joined, part))
 

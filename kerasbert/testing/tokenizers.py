@@ -1,7 +1,4 @@
-"""What every tokenizer must do, ours and a third party's: in Python, in the graph, from its files and back.
-
-check_tokenizer("mine", tmp_path)  # a registered kind, learned from the tiny world; or a tokenizer of yours
-"""
+"""`check_tokenizer`: what every tokenizer must do, ours and a third party's: in Python, in the graph, from its files and back."""
 
 import contextlib
 import inspect
@@ -23,7 +20,6 @@ from kerasbert.text.base import Tokens, to_text
 
 if TYPE_CHECKING:
     from kerasbert.text.graph import GraphTokenizer
-
 
 ORDINARY = (
     "the cat sees the old house",
@@ -305,9 +301,7 @@ def _check_graph(tokenizer: Tokenizer, texts: Sequence[str], rows: bool = True) 
         _same(f"detokenize of {ids} in the graph and in Python", got.decode(), tokenizer.decode(map(int, ids)))
 
 
-def _check_packed(
-    tokenizer: Tokenizer, graph: "GraphTokenizer", rows: Sequence[tuple[str | bytes, ...]], length: int
-) -> None:
+def _check_packed(tokenizer: Tokenizer, graph: "GraphTokenizer", rows: Sequence[tuple], length: int) -> None:
     """The graph packs texts or pairs as Python does."""
     packed = {name: value.numpy().tolist() for name, value in graph.pack(*map(list, zip(*rows)), length=length).items()}
     for row, parts in enumerate(rows):

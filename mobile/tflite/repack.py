@@ -154,10 +154,8 @@ def _rows_unpacked(model: ModelT, graph: SubGraphT, lookup: OperatorT, unpacking
         tensor.type, tensor.name = kind, None
     first = len(graph.tensors)
     graph.tensors += made
-    unpacking, cast = (
-        copy.copy(unpacking),
-        new_operator(model, "BITCAST", [first + 1], [first + 2], s.BitcastOptionsT()),
-    )
+    unpacking = copy.copy(unpacking)
+    cast = new_operator(model, "BITCAST", [first + 1], [first + 2], s.BitcastOptionsT())
     lookup.inputs, lookup.outputs = np.asarray([first, lookup.inputs[1]], np.int32), np.asarray([first + 1], np.int32)
     unpacking.inputs, unpacking.outputs = np.asarray([first + 2], np.int32), np.asarray([final], np.int32)
     return [lookup, cast, unpacking]

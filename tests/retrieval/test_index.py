@@ -162,21 +162,10 @@ def test_what_is_in_the_way_is_kept(model, index, tmp_path):
     copy = shutil.copytree(index, tmp_path / "copy")
     with pytest.raises(InputError, match="exists already"):
         kb.Index.build(model, TEXTS[:3], copy)
-    assert len(kb.Index.build(model, TEXTS[:3], copy, overwrite=True)) == 3
+    assert len(kb.Index.build(model, iter(TEXTS[:3]), copy, overwrite=True)) == 3
     (copy / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="holds notes.txt, which is not kerasbert's"):
         kb.Index.build(model, TEXTS, copy, overwrite=True)
-
-
-def test_texts_in_memory_are_a_list_a_table_or_read_once(model, tmp_path):
-    frame = {"text": TEXTS[:3], "id": ["a", "b", "c"]}
-    assert list(Source(text for text in TEXTS[:3])) == list(Source(frame)) == list(Source(TEXTS[:3]))
-    held = kb.Index.build(model, iter(TEXTS[:3]), tmp_path / "index")
-    assert held.search(TEXTS[2], 1)[0].text == TEXTS[2]
-    with pytest.raises(InputError, match="texts is a int, expected a list of texts"):
-        Source(5)
-    with pytest.raises(InputError, match="has no column 'text'"):
-        Source({"said": TEXTS[:3]})
 
 
 def test_another_model_is_refused(index):

@@ -51,3 +51,15 @@ def test_relevant_texts_in_the_layout_of_beir(tmp_path):
     (folder / "wrong.tsv").write_text("query-id\tdocument\nq1\td1\n")
     with pytest.raises(InputError, match=r"line 2: no column 'corpus-id'"):
         judging.read(folder / "wrong.tsv")
+
+
+TEXTS = ["the cat sees", "old river", "a film"]
+
+
+def test_texts_in_memory_are_a_list_a_table_or_read_once():
+    frame = {"text": TEXTS, "id": ["a", "b", "c"]}
+    assert list(Source(text for text in TEXTS)) == list(Source(frame)) == list(Source(TEXTS))
+    with pytest.raises(InputError, match="texts is a int, expected a list of texts"):
+        Source(5)
+    with pytest.raises(InputError, match="has no column 'text'"):
+        Source({"said": TEXTS})
