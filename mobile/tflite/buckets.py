@@ -8,17 +8,13 @@ the weights; deriving costs nothing. Where the two differ in any other way the a
 import copy
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import numpy as np
 
 from kerasbert.errors import InputError
 from . import repack
 from .repack import ModelT, OperatorT, SignatureDefT, SubGraphT, TensorT
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
 
 # Denser where sentences are. Multiples of 4: XNNPACK's int8 kernels take 4 rows at a time on AVX2 and ARM (5 with AVX512-VNNI).
 # From 64 on multiples of 16, which softmax and attention's products like (80 tokens cost what 75 do), and of each of them the
@@ -279,7 +275,7 @@ def _line(x: np.ndarray, y: np.ndarray, step: tuple[int, int]) -> np.ndarray | N
 
 
 def _constant(
-    model: ModelT, x: TensorT, y: TensorT, tensor: TensorT, step: tuple[int, int], s: "ModuleType"
+    model: ModelT, x: TensorT, y: TensorT, tensor: TensorT, step: tuple[int, int], s: ModuleType
 ) -> np.ndarray | None:
     """Bytes of a constant at another length: the same, a beginning of the longer one, or int32 on a line."""
     one, two = model.buffers[x.buffer].data, model.buffers[y.buffer].data

@@ -217,9 +217,7 @@ class Editor:
         self._set(len(self.model.buffers) - 1, data)
         return len(self.model.buffers) - 1
 
-    def _like(
-        self, graph: SubGraphT, tensor: TensorT, kind: int, *last: int, scale: QuantizationT | None = None
-    ) -> int:
+    def _like(self, graph: SubGraphT, tensor: TensorT, kind: int, *last: int, scale: QuantizationT = None) -> int:
         """A computed tensor of the rows of another and other numbers in each."""
         made = copy.copy(tensor)
         made.type, made.quantization = kind, scale
@@ -235,7 +233,7 @@ class Editor:
         kind: int,
         buffer: int,
         shape: Sequence[int],
-        scale: QuantizationT | None = None,
+        scale: QuantizationT = None,
     ) -> int:
         """A constant beside another one."""
         made = copy.copy(other)

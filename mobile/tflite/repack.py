@@ -7,17 +7,15 @@ is 0.3-0.6 MB a bucket; shared it is about 36 kB. FlatBuffers allows it: an offs
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import flatbuffers
 import numpy as np
 
 from .. import tensor_names
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
 
 IDENTIFIER = b"TFL3"
 ALIGNMENT = 16  # of weights, as the schema's force_align says; Python's generated code forgets it
@@ -31,7 +29,7 @@ QuantizationT = Any
 SMALLEST_PREFIX = 4096  # bytes; below that a copy costs less than an operator
 
 
-def schema() -> "ModuleType":
+def schema() -> ModuleType:
     """The TFLite schema's generated classes, from ai-edge-litert."""
     from ai_edge_litert import schema_py_generated
 
@@ -391,9 +389,7 @@ def operators(data: bytes) -> dict[str, int]:
         builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         custom = builtin == s.BuiltinOperator.CUSTOM and code.CustomCode()
         codes.append(custom.decode() if custom else names.get(builtin, str(builtin)))
-    counts: dict[str, int] = {}
-    for graph in (model.Subgraphs(index) for index in range(model.SubgraphsLength())):
-        for index in range(graph.OperatorsLength()):
-            name = codes[graph.Operators(index).OpcodeIndex()]
-            counts[name] = counts.get(name, 0) + 1
+    graphs = [model.Subgraphs(index) for index in range(model.SubgraphsLength())]
+    every = (graph.Operators(index) for graph in graphs for index in range(graph.OperatorsLength()))
+    counts = Counter(codes[operator.OpcodeIndex()] for operator in every)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
