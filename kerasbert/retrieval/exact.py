@@ -7,6 +7,8 @@ import numpy as np
 from kerasbert.retrieval import forms
 
 BLOCK = 32768  # vectors at once
+CONVERTED = 4096  # of those that are made float32 for a few queries: they stay in the processor's cache
+FEW = 8  # queries; more want larger products
 
 
 class NotFinite(ValueError):
@@ -35,7 +37,8 @@ def nearest(vectors: np.ndarray, dtype: str, queries: np.ndarray, top: int) -> t
         NotFinite: a number is none, which would be neither near nor far.
     """
     scores, numbers = np.zeros((len(queries), 0), "float32"), np.zeros((len(queries), 0), "int64")
-    for start, block in blocks(vectors, dtype, queries.shape[1]):
+    size = min(BLOCK, CONVERTED) if dtype != "float32" and len(queries) <= FEW else BLOCK
+    for start, block in blocks(vectors, dtype, queries.shape[1], size):
         found = queries @ block.T
         if not np.isfinite(found).all():
             raise NotFinite(f"cosines with vectors {start:,} to {start + len(block) - 1:,} are not finite")
