@@ -7,7 +7,7 @@ W characters of a word.
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kerasbert.errors import InputError, unknown
 
@@ -271,7 +271,7 @@ def numbers(
         if name not in by_setting:
             raise InputError(f"the model takes no {name}. Received: {value!r}. Leave --{name} out")
         each = by_setting[name]
-        choices = {} if each.choices is None or tokenizer is None else dict(each.choices(tokenizer))
+        choices = {} if each.choices is None else dict(each.choices(cast("Tokenizer", tokenizer)))
         if not isinstance(value, str) or value not in choices:
             raise unknown(name, str(value), list(choices), ", ".join(choices) or "none: the model knows no names")
         result[each.name] = int(choices[value])
