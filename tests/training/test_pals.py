@@ -56,8 +56,8 @@ def test_every_family_trains_saves_and_goes_on(family, tmp_path, monkeypatch):
     settings |= {"sampling": "annealed", "seed": 1}  # of both tasks in both halves
     evaluate, stops = Trainer._evaluate, [tmp_path / "stopped"]
 
-    def stopping(self, step):
-        evaluate(self, step)
+    def stopping(self, judge, step):
+        evaluate(self, judge, step)
         self._save(step)
         if self.run.directory in stops:
             stops.clear()
