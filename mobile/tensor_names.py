@@ -2,18 +2,14 @@
 
 import itertools
 import os
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    import keras
-
-    from kerasbert.inputs import Tensor
-
-
+ModelT = Any  # of the schema, as `tflite.repack` has them, which imports this
+TensorT = Any
 SCOPES = 5  # parts of a name that are kept, from its end: `encoder_1/block_0_1/attention_1/query_1/MatMul`
 
 
-def name(model: "keras.Model") -> None:
+def name(model: ModelT) -> None:
     """Give every tensor of a ModelT a name that no other of the file has; changes the model.
 
     What a signature reads and gives has its names there. The converter names other tensors by all operations that were fused into
@@ -25,8 +21,7 @@ def name(model: "keras.Model") -> None:
     entries = {entry.subgraphIndex: entry for entry in model.signatureDefs or ()}
     seen: set[str] = set()
     for number, graph in enumerate(model.subgraphs):
-        entry = entries.get(number)
-        key = entry.signatureKey.decode() if entry else f"subgraph_{number}"
+        entry, key = entries.get(number), _key(entries.get(number), number)
         public = (
             {part.tensorIndex: f"{key}/{part.name.decode()}" for part in (*entry.inputs, *entry.outputs)}
             if entry
@@ -40,7 +35,28 @@ def name(model: "keras.Model") -> None:
             tensor.name = _unique(public.get(index) or f"{key}/{short or 'tensor'}", seen).encode()
 
 
-def _operation(tensor: "Tensor") -> str:
+def complete(model: ModelT) -> None:
+    """Give names to tensors that came into a named file without one, or with that of another; changes the model."""
+    entries = {entry.subgraphIndex: entry for entry in model.signatureDefs or ()}
+    seen: set[str] = set()
+    later: list[tuple[TensorT, str]] = []
+    for number, graph in enumerate(model.subgraphs):
+        for tensor in graph.tensors:
+            told = (tensor.name or b"").decode()
+            if told and told not in seen:
+                seen.add(told)
+            else:
+                later.append((tensor, told or f"{_key(entries.get(number), number)}/tensor"))
+    for tensor, wanted in later:
+        tensor.name = _unique(wanted, seen).encode()
+
+
+def _key(entry: Any, number: int) -> str:
+    """What the names of a graph's tensors begin with: its signature, if it has one."""
+    return entry.signatureKey.decode() if entry else f"subgraph_{number}"
+
+
+def _operation(tensor: TensorT) -> str:
     """The first operation of a tensor's name."""
     name = (tensor.name or b"").decode(errors="replace")
     return next((each.strip("/") for each in name.split(";") if each.strip("/")), "")

@@ -61,6 +61,9 @@ def test_rows_that_are_added_are_int8_with_a_scale_each():
     lengths = [len(buffer.data) for buffer in repack.read(small).buffers if buffer.data is not None]
     assert TABLE.size in lengths
     assert TABLE.nbytes not in lengths
+    names = [tensor.name for graph in repack.read(small).subgraphs for tensor in graph.tensors]
+    assert all(names)
+    assert len(set(names)) == len(names) > len(repack.read(plain).subgraphs[0].tensors)
     assert positions.lowered(small) is small  # nothing is left to do
 
 

@@ -6,6 +6,7 @@ signature of any length STRIDED_SLICE takes them.
 
 import numpy as np
 
+from ... import tensor_names
 from .. import repack
 from ..editor import Editor, by_row
 from ..repack import ModelT, OperatorT, SubGraphT, builtin, inputs_of
@@ -60,7 +61,9 @@ def lowered(blob: bytes) -> bytes:
                 if tensor.buffer == buffer and not all(_slices(model, o) for o in _readers(graph, index)):
                     repack.sliced(model, graph, index, buffer, tensor.shape)
         _lower(model, editor, buffer)
-    return repack.write(editor.finished())
+    made = editor.finished()
+    tensor_names.complete(made)
+    return repack.write(made)
 
 
 def _slices(model: ModelT, operator: OperatorT) -> bool:
