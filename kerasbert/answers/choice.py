@@ -60,7 +60,7 @@ class ChoiceKind(Kind):
         held = row.get(names[1])
         if not isinstance(held, Mapping) or not isinstance(held.get("text"), list):
             return row
-        called = [str(each) for each in held.get("label", ())]
+        called = [str(each) for each in held.get("label") or ()]
         number = {label: called.index(str(row[label]))} if str(row.get(label)) in called else {}
         return {**row, names[1]: held["text"], **number}
 

@@ -214,6 +214,8 @@ def test_choices_that_are_called_by_letters_or_numbers(tmp_path):
     assert read_rows(task, path).targets.tolist() == [1, 0, 1, 1]
     assert read_rows(task, path).texts == [("x", ("a", "b"))] * 4
     assert [text for _, _, text in read(path, task.parts, task)] == [("x", ("a", "b"))] * 4
+    unnamed = {"question": "x", "choices": {"text": ["a", "b"], "label": None}, "answerKey": 1}
+    assert read_rows(task, write(tmp_path / "c.jsonl", unnamed)).targets.tolist() == [1]
     letters = [{"context": "x", "choices": ["a", "b", "A"], "label": label} for label in ("A", "B", "a", "C")]
     assert read_rows(TASK, write(tmp_path / "b.jsonl", *letters)).targets.tolist() == [2, 1, 0, 2]
 
