@@ -139,8 +139,10 @@ class Grpc:
 def _text(value: np.ndarray, name: str) -> list:
     """The lists of an array; strings are text, but where the output's name ends in _bytes."""
 
-    def read(lines: list) -> list:
-        read_one = {list: read, bytes: lambda each: each.decode("utf-8", "replace")}
-        return [read_one[type(each)](each) if type(each) in read_one else each for each in lines]
+    def read(each: object) -> object:
+        if isinstance(each, list):
+            return [read(one) for one in each]
+        return each.decode("utf-8", "replace") if isinstance(each, bytes) else each
 
-    return value.tolist() if name.endswith("_bytes") else read(value.tolist())
+    found = value.tolist()
+    return found if name.endswith("_bytes") else [read(each) for each in found]

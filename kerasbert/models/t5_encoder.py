@@ -32,10 +32,7 @@ class T5EncoderSpec(Spec):
     pooler: bool = False
     relative: Buckets = Buckets()
 
-    @property
-    def head_deviation(self) -> float:
-        """As T5's."""
-        return self.initializer * self.hidden**-0.5
+    head_deviation = t5.Spec.head_deviation
 
     def validate(self) -> "T5EncoderSpec":
         """Check what no single field can tell; returns self."""
