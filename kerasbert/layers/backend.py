@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from kerasbert.inputs import Tensor
-from kerasbert.layers.backend_fused import differentiated, fused, fusing, fusion  # noqa: F401  # a part of this file
+from kerasbert.layers.backend_fused import by_element, differentiated, fused, fusing, fusion  # noqa: F401  # a part of this file
 
 TENSORFLOW = keras.backend.backend() == "tensorflow"
 if TENSORFLOW:
@@ -230,11 +230,16 @@ def gelu(x: Tensor) -> Tensor:
 
 
 def _gelu_of_16_bits(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    y, derivative = _gelu_and_derivative(x)
+    return y, lambda upstream: upstream * derivative
+
+
+@by_element
+def _gelu_and_derivative(x: Tensor) -> Sequence[Tensor]:
     inner = ops.cast(x, "float32")
     phi = 0.5 + 0.5 * ops.erf(inner * 0.5**0.5)
     density = ops.exp(-0.5 * ops.square(inner)) * (2 * math.pi) ** -0.5
-    derivative = ops.cast(phi + inner * density, x.dtype)
-    return ops.cast(inner * phi, x.dtype), lambda upstream: upstream * derivative
+    return ops.cast(inner * phi, x.dtype), ops.cast(phi + inner * density, x.dtype)
 
 
 def softmax(scores: Tensor, dtype: str) -> Tensor:

@@ -150,7 +150,8 @@ class AdamW(ByPath, keras.optimizers.AdamW):
         index = self._get_variable_index(variable)
         if decay:
             about = ("decay", self._factors[index], self._starts[index], variable.dtype)
-            self.assign_sub(variable, variable * self._shared(about, lambda: rate * decay))
+            # one product, as torch has it: x - x * c takes two passes more over a weight
+            self.assign(variable, variable * self._shared(about, lambda: 1 - rate * decay))
         gradient, step = self._own(gradient, variable)
         m, v = self._momentums[index], self._velocities[index]
         powers, epsilon = self._shared(("adam", self._starts[index], variable.dtype), lambda: self._corrections(step))

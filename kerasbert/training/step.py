@@ -34,12 +34,14 @@ class Compilation:
     Args:
         update: bool, compile an optimizer of many operations on one device: half of its time, seconds to compile.
         fused: bool, on CPU compile what lies between the matrix products (layers.backend.fused).
+        elements: bool, where a graph of open lengths is made, compile in it what works element by element.
         open_shapes: of global batches (`Feed.open_shapes`): on a CPU, with nothing fused, one graph takes all batches of these
             names, for any replicas and micro-batches alike.
     """
 
     update: bool = False
     fused: bool = False
+    elements: bool = False
     open_shapes: Sequence[Mapping[str, tuple[int | None, ...]]] = ()
 
 
@@ -82,6 +84,7 @@ class StepCore:
         self.variables = [variable.value for variable in self.variables_of_model]
         plain = not self.fused and on_cpu(strategy) and not tf.config.functions_run_eagerly()
         self.open_shapes = compilation.open_shapes if plain else ()
+        self.elements = compilation.elements
         # One graph per shape of a batch for the gradients, or one of open lengths; one in all for the optimizer
         self.backward: dict[tuple, Callable] = {}
         alone = strategy.num_replicas_in_sync == 1 and not loss_scaling and not getattr(optimizer, "one_kernel", False)
@@ -260,7 +263,7 @@ class StepCore:
     def scope(self, rows) -> Iterator[None]:
         """Where the losses of these rows are computed: with the update's random numbers, fused where that is asked for."""
         words = random.key(self.seed, "dropout", tf.cast(self.optimizer.iterations.value, tf.int32))
-        with fusion(self.fused, SMALL), random.scope(words, rows):
+        with fusion(self.fused, SMALL, self.elements and bool(self.open_shapes)), random.scope(words, rows):
             yield
 
     def weighed(self, sums, counts) -> Tensor:

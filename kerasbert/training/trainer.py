@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kerasbert.training.best_weights import BestWeights
     from kerasbert.training.held_out import HeldOut
 
+# as the next, of `by_element`: MiniLM's GELU, .06 s a length, saves .035 s of an update of 32 x 28 tokens
+ELEMENTS_FROM = 6e7
 COMPILE_FROM = 2e9  # updates x weights; compiling takes about 5 s and saves 10 ns a weight and update
 
 
@@ -371,6 +373,7 @@ def _compilation(model: keras.Model, config: RunConfig, feed: Feed) -> Compilati
     return Compilation(
         update=config.updates * weights > COMPILE_FROM,
         fused=fuses(config, weights, feed.shapes),
+        elements=config.updates * weights > ELEMENTS_FROM * feed.shapes,
         open_shapes=feed.open_shapes() if getattr(encoder, "open_lengths", False) else (),
     )
 

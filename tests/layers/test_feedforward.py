@@ -2,9 +2,13 @@
 
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from kerasbert.layers.backend import gelu
+from kerasbert.layers.backend_fused import fusion
 from kerasbert.layers.feedforward import ACTIVATIONS, FeedForward, Linear
 
 
@@ -45,6 +49,33 @@ def test_the_network():
 def test_an_activation(name, at_1, at_minus_1):
     values = ACTIVATIONS[name](np.array([1, -1, 0], "float32"))
     np.testing.assert_allclose(values, [at_1, at_minus_1, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_gelu_is_compiled_for_open_sizes(dtype):
+    x = np.concatenate([np.linspace(-9, 9, 3000), [0.0, -0.0, 1e-6, 300, -300, np.inf, np.nan]]).astype("float32")
+
+    def traced(elements):
+        @tf.function(input_signature=[tf.TensorSpec([None, None], dtype)], autograph=False)
+        def both(x):
+            with fusion(False, elements=elements), tf.GradientTape() as tape:
+                tape.watch(x)
+                y = gelu(x)
+            assert y.shape.as_list() == [None, None]
+            return y, tape.gradient(y, x)
+
+        names = {node.op for node in both.get_concrete_function().graph.as_graph_def().node}
+        assert ("StatefulPartitionedCall" in names or "PartitionedCall" in names) == elements
+        return both
+
+    plain, compiled = traced(False), traced(True)
+    for rows in (1, 31):
+        two = [
+            [tf.cast(y, "float32").numpy() for y in f(tf.cast(x.reshape(rows, -1), dtype))] for f in (plain, compiled)
+        ]
+        for one, other in zip(*two, strict=True):
+            assert one.shape == other.shape == (rows, x.size // rows)
+            np.testing.assert_allclose(one, other, rtol=2 * float(ml_dtypes.finfo(dtype).eps), atol=1e-6)
 
 
 def test_every_activation_has_its_numbers():
