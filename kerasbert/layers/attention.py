@@ -52,8 +52,9 @@ def attention_weights(scores: Tensor, bias: Tensor, key: Tensor, *, rate: float,
 class Attention(keras.layers.Layer):
     """Multi-head scaled dot-product attention (Vaswani et al., 2017, section 3.2).
 
-    A paper that scores otherwise overrides `scores`, one that sums otherwise `weighted`; one that reads keys and values from
-    elsewhere calls `read` and `attend` itself. `layers.cache` keeps what `read` gives.
+    A paper that scores otherwise overrides `scores`, one that sums otherwise `weighted`, one that only changes what is scored
+    `placed`; one that reads keys and values from elsewhere calls `read` and `attend` itself. `layers.cache` keeps what `read`
+    gives.
 
     Args:
         heads: int N.
@@ -141,6 +142,19 @@ class Attention(keras.layers.Layer):
         value = self.split(self.value(value), self.value_size)
         return self.split(self.key(source)), value
 
+    def placed(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, **at: object) -> tuple:
+        """What plain products score and sum, by where the tokens stand: as given.
+
+        Args:
+            query, key, value: [B, N, Q, D], [B, N, K, D] twice.
+            bias: [B, 1, Q or 1, K], not learned.
+            at: what the context brings (`Context.at`).
+
+        Returns:
+            (query, key, value, bias, what of `at` the `scores` still read): without any, a TPU attends in blocks of rows.
+        """
+        return query, key, value, bias, at
+
     def scores(self, query: Tensor, key: Tensor, **at: object) -> Tensor:
         """Scaled dot products: [B, N, Q, D], [B, N, K, D] -> [B, N, Q, K].
 
@@ -159,7 +173,7 @@ class Attention(keras.layers.Layer):
         self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None, training: bool = False, **at: object
     ) -> tuple:
         """What the queries of x [B, Q, H] get from keys and values [B, N, K, D]: as `call`."""
-        query = self.split(self.query(x))
+        query, key, value, bias, at = self.placed(self.split(self.query(x)), key, value, bias, **at)
         scores = self.scores(query, key, **at)
         rows, expected = None if bias is None else bias.shape[2], scores.shape[2]
         if None not in (rows, expected) and rows not in (1, expected):

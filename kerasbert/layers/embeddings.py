@@ -9,13 +9,17 @@ import numpy as np
 from keras import ops
 
 from kerasbert.inputs import Tensor
-from kerasbert.layers.backend import gather, on_tpu
+from kerasbert.layers.backend import gather, look_up, on_tpu
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.initial import Normal
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
 from kerasbert.spec import Spec
 from kerasbert.storage.json_view import Json
+
+# rows of segments or languages, read by a product on TPU as in the released BERT: a gather's gradient is a scatter there, which
+# adds up one token after the other
+FEW = 16
 
 
 class Table(keras.layers.Layer):
@@ -36,6 +40,8 @@ class Table(keras.layers.Layer):
     def call(self, ids) -> Tensor:
         read = gather if self.quantizer is None else self.quantizer.gather
         table = ops.cast(self.table, self.compute_dtype) if on_tpu() else self.table
+        if self.quantizer is None and self.rows <= FEW:
+            read = look_up
         x = ops.cast(read(table, ids), self.compute_dtype)
         return x if self.added is None else x + ops.cast(self.added, x.dtype)
 

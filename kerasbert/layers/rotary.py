@@ -70,12 +70,20 @@ class RotaryAttention(Attention):
         super().__init__(*args, **kwargs)
         self.theta, self.interleaved = theta, interleaved
 
-    def scores(
-        self, query: Tensor, key: Tensor, *, scoring: Tensor | None = None, queries: Queries = None, **at: object
-    ) -> Tensor:
+    def placed(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        *,
+        scoring: Tensor | None = None,
+        queries: Queries = None,
+        **at: object,
+    ) -> tuple:
         assert scoring is not None, "a rotary attention needs scoring, the places of the tokens"
         of_query = scoring if queries is None else select(ops.expand_dims(scoring, -1), queries)[..., 0]
-        return super().scores(self.turned(query, of_query), self.turned(key, scoring), **at)
+        return self.turned(query, of_query), self.turned(key, scoring), value, bias, at
 
     def turned(self, x: Tensor, places: Tensor) -> Tensor:
         """x [B, N, S, D] rotated by places [B or 1, S]."""

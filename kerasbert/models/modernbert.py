@@ -97,14 +97,13 @@ class LocalAttention(RotaryAttention):
         super().__init__(*args, **kwargs)
         self.window = window
 
-    def scores(self, query, key, *, scoring: Tensor | None = None, queries=None, **at) -> Tensor:
-        scores = super().scores(query, key, scoring=scoring, queries=queries, **at)
-        if not self.window:
-            return scores
-        places = ops.expand_dims(scoring, -1)
-        of_query = places if queries is None else select(places, queries)
-        near = ops.abs(of_query - ops.expand_dims(scoring, 1)) <= self.window // 2
-        return ops.cast(scores, "float32") + visibility.bias(near)
+    def placed(self, query, key, value, bias, *, scoring: Tensor | None = None, queries=None, **at) -> tuple:
+        if self.window:
+            places = ops.expand_dims(scoring, -1)
+            of_query = places if queries is None else select(places, queries)
+            near = visibility.bias(ops.abs(of_query - ops.expand_dims(scoring, 1)) <= self.window // 2)
+            bias = near if bias is None else bias + near
+        return super().placed(query, key, value, bias, scoring=scoring, queries=queries, **at)
 
     def get_config(self) -> Json:
         return {**super().get_config(), "window": self.window}

@@ -68,8 +68,9 @@ class RoFormerAttention(RotaryAttention):
         super().__init__(*args, **{"interleaved": True, **kwargs})
         self.values = values
 
-    def weighted(self, weights, value, *, scoring: Tensor | None = None, **at) -> Tensor:
-        return super().weighted(weights, self.turned(value, scoring) if self.values else value, **at)
+    def placed(self, query, key, value, bias, *, scoring: Tensor | None = None, **at) -> tuple:
+        value = self.turned(value, scoring) if self.values else value
+        return super().placed(query, key, value, bias, scoring=scoring, **at)
 
     def get_config(self) -> Json:
         return {**super().get_config(), "values": self.values}

@@ -10,6 +10,7 @@ BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "
 BYTES |= {"s64": 8, "u64": 8, "f64": 8, "c64": 8, "c128": 16}
 _TURNS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _ARRAY = re.compile(r"\b([a-z]+\d*)\[([\d,]*)\](?:\{([^{}]*)\})?")
+_TILE = re.compile(r":T\(([\d,]+)\)")
 _LINE = re.compile(
     r"^\s*(?P<root>ROOT )?%?(?P<name>[\w.-]+) = (?P<shape>\(.*?\)|\S+) (?P<opcode>[a-z][\w-]*)\((?P<rest>.*)$"
 )
@@ -23,18 +24,24 @@ class Array:
 
     Args:
         sizes: of its axes.
-        size: bytes in all; tiles' padding is not counted.
+        size: bytes of its numbers.
+        stored: bytes with the padding of its layout's tiles: of a last axis of 1 a TPU keeps 128.
         hbm: whether it lies in HBM: a layout with `S(1)` is in the chip's own memory.
     """
 
     sizes: tuple[int, ...]
     size: int
+    stored: int
     hbm: bool
 
     @property
     def moved(self) -> int:
         """Bytes from or to HBM where all of it is read or written."""
-        return self.size if self.hbm else 0
+        return self.stored if self.hbm else 0
+
+    def part(self, size: float) -> float:
+        """Bytes from or to HBM where `size` bytes of its numbers are read or written; more than there are is all."""
+        return self.moved * min(1.0, size / self.size) if self.size else 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +153,22 @@ def _instruction(match: re.Match) -> Instruction:
 def _arrays(shape: str) -> tuple[Array, ...]:
     found = []
     for kind, sizes, layout in _ARRAY.findall(shape):
-        axes = tuple(map(int, filter(None, sizes.split(","))))
-        found.append(Array(axes, BYTES.get(kind, 0) * math.prod(axes), "S(" not in layout))
+        axes, width = _numbers(sizes), BYTES.get(kind, 0)
+        stored = width * math.prod(_padded(axes, layout))
+        found.append(Array(axes, width * math.prod(axes), stored, "S(" not in layout))
+    return tuple(found)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, filter(None, text.split(","))))
+
+
+def _padded(axes: tuple[int, ...], layout: str) -> tuple[int, ...]:
+    """Sizes of axes that a layout such as `1,0:T(8,128)` keeps in whole tiles; it names the fastest axis first."""
+    tile = _TILE.search(layout)
+    found = list(axes)
+    if tile and axes:
+        order = _numbers(layout.partition(":")[0])
+        for axis, unit in zip(order, reversed(_numbers(tile[1]))):
+            found[axis] = -(-axes[axis] // unit) * unit
     return tuple(found)

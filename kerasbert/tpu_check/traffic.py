@@ -2,7 +2,7 @@
 
 XLA's own count, "bytes accessed", takes every operand of every instruction for a read of HBM: what stays in the chip's
 fast memory (VMEM, 128 MiB on v5e) too, and an array that is fetched in four slices four times in whole. It counts a loop
-once, and so do its FLOPs.
+once, and so do its FLOPs. Neither count has the padding of tiles, which is moved with an array.
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ def _moved(one: Instruction, there: Computation, computations: dict[str, Computa
     given: list[tuple[Array, ...]] = [there[name].arrays if name in there else () for name in one.operands]
     if one.opcode in ("copy-start", "slice-start"):  # (to, from, flag) and (from, to, flag)
         target = one.arrays[one.opcode == "slice-start"]
-        return target.moved + (target.size if given[0][0].hbm else 0)
+        return target.moved + given[0][0].part(target.size)
     inside = computations.get(one.called[0], {}) if one.opcode == "fusion" else there
     read = sum(_read(arrays, i, one, inside, computations) for i, arrays in enumerate(given))
     return read + _written(one, inside)
@@ -71,14 +71,15 @@ def _moved(one: Instruction, there: Computation, computations: dict[str, Computa
 def _read(
     arrays: tuple[Array, ...], place: int, one: Instruction, inside: Computation, computations: dict[str, Computation]
 ) -> float:
-    """Bytes of an operand that are read: where it is only cut, as many as the cuts give."""
-    whole = sum(array.moved for array in arrays)
-    if not whole:
+    """Bytes of an operand that are read: where it is only cut, its share that the cuts give."""
+    if not any(array.moved for array in arrays):
         return 0
     if one.opcode != "fusion":
-        return min(whole, _used_by(one, one.operands[place], inside, computations))
-    parameter = _parameters(inside, [place])
-    return min(whole, _used(parameter[0], inside, computations)) if parameter else whole
+        used = _used_by(one, one.operands[place], inside, computations)
+    else:
+        parameter = _parameters(inside, [place])
+        used = _used(parameter[0], inside, computations) if parameter else math.inf
+    return sum(array.part(used) for array in arrays)
 
 
 def _parameters(there: Computation, places: list[int]) -> list[str]:
@@ -113,7 +114,7 @@ def _written(one: Instruction, inside: Computation) -> float:
     """Bytes of the results; of one that is updated in place those of the update."""
     root = next((x for x in inside.values() if x.root), one) if one.opcode == "fusion" else one
     makers = [inside.get(name) for name in root.operands] if root.opcode == "tuple" else [root] * len(one.arrays)
-    return sum(min(array.moved, _update(maker, inside)) for array, maker in zip(one.arrays, makers))
+    return sum(array.part(_update(maker, inside)) for array, maker in zip(one.arrays, makers))
 
 
 def _update(maker: Instruction | None, inside: Computation) -> float:

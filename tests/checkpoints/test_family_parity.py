@@ -65,6 +65,8 @@ def spec_of(family, size):
     if hasattr(family.spec, "rotary"):  # of the numbers of a head pairs are rotated
         changes |= {"hidden": hidden + hidden // heads % 2 * heads}
         changes |= {"rotary.values": layers == 4} if family.name == "roformer" else {}
+    if hasattr(family.spec, "key_heads"):  # EuroBERT: groups of heads, the same halves; a configuration names how many
+        changes |= {"hidden": hidden + hidden // heads % 2 * heads, "key_heads": heads if layers == 4 else 1}
     return family.spec.derive(changes)
 
 

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 from kerasbert.layers import backend
 from kerasbert.layers.backend_graph import recompute
+from kerasbert.layers.embeddings import FEW, Table
 from kerasbert.layers.feedforward import Linear
 
 
@@ -22,6 +24,26 @@ def test_gather_pick_and_project_equal_their_plain_forms():
     np.testing.assert_array_equal(backend.pick_by_contraction(ops.convert_to_tensor(x), positions), plain)
     kernel = generator.normal(size=(3, 6)).astype("float32")
     np.testing.assert_allclose(backend.project(ops.convert_to_tensor(x), kernel), x @ kernel, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 2, FEW, FEW + 1])
+def test_a_table_on_tpu_gives_the_rows_and_gradients_of_a_gather(rows):
+    table = Table(rows, 3)
+    table.build()
+    ids = tf.constant(np.random.default_rng(0).integers(0, rows, (4, 50)), "int32")
+    upstream = tf.constant(np.random.default_rng(1).normal(size=(4, 50, 3)), "float32")
+
+    def found() -> list[np.ndarray]:
+        with tf.GradientTape() as tape:
+            x = table(ids)
+        gradient = tape.gradient(x, table.table.value, output_gradients=upstream)
+        return [x.numpy(), tf.convert_to_tensor(gradient).numpy()]
+
+    plain = found()
+    with backend.as_tpu():
+        value, gradient = found()
+    np.testing.assert_array_equal(value, plain[0])
+    np.testing.assert_allclose(gradient, plain[1], atol=1e-5)
 
 
 @pytest.mark.parametrize("activation", [None, "gelu", "gelu_tanh", "relu"])

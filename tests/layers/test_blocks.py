@@ -10,6 +10,9 @@ from kerasbert.layers import backend, backend_blocks, random, visibility
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.backend_blocks import block_rows, by_rows
 from kerasbert.layers.rotary import RotaryAttention
+from kerasbert.models.modernbert import LocalAttention
+from kerasbert.models.mpnet import MPNetAttention
+from kerasbert.models.roformer import RoFormerAttention
 
 ROWS, LENGTH, HIDDEN = 8, 5, 8
 MASKS = {
@@ -28,13 +31,13 @@ def blocks(monkeypatch, rows: int):
         yield
 
 
-def results(layer, x, bias, source=None) -> list[np.ndarray]:
+def results(layer, x, bias, source=None, **at) -> list[np.ndarray]:
     """y, the probabilities, the gradients by x, the source and the weights of a training call with dropout."""
     inputs = [x] if source is None else [x, source]
     weights = [weight.value for weight in layer.trainable_variables]
     with random.scope(tf.constant([3, 4], tf.uint32), tf.range(ROWS)), tf.GradientTape() as tape:
         tape.watch(inputs)
-        y, probabilities = layer(x, bias, source, training=True)
+        y, probabilities = layer(x, bias, source, training=True, **at)
         loss = tf.reduce_sum(tf.cast(y, "float32") * tf.random.stateless_normal(y.shape, (1, 2)))
     found = [y, probabilities, *tape.gradient(loss, [*inputs, *weights])]
     return [tf.cast(one, "float32").numpy() for one in found]
@@ -57,6 +60,29 @@ def test_values_gradients_and_dropout_are_those_of_all_rows_at_once(monkeypatch,
     with blocks(monkeypatch, 2):
         found = results(layer, x, bias)
     assert len(called) == 2  # forward and backward
+    for one, other in zip(expected, found, strict=True):
+        np.testing.assert_allclose(other, one, atol=2e-6)
+
+
+@pytest.mark.parametrize("mask", ["none", "padding", "pieces"])
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [(RotaryAttention, {}), (LocalAttention, {"window": 2}), (RoFormerAttention, {"values": True})],
+    ids=["rotary", "local", "values"],
+)
+def test_rotated_queries_and_keys_are_attended_to_in_blocks(monkeypatch, kind, settings, mask):
+    layer = kind(2, 4, dropout=0.3, initializer=0.5, **settings)
+    layer.build((None, None, HIDDEN))
+    x, bias = drawn((ROWS, LENGTH, HIDDEN)), None if MASKS[mask] is None else visibility.bias(MASKS[mask])
+    places = tf.range(LENGTH)[None] if mask == "none" else tf.constant([[0, 1, 0, 1, 2]] * 4 + [[0, 1, 2, 3, 4]] * 4)
+    expected = results(layer, x, bias, scoring=places)
+    called = []
+    monkeypatch.setattr(
+        "kerasbert.layers.attention.by_rows", lambda *args: called.append(args[-1]) or backend_blocks.by_rows(*args)
+    )
+    with blocks(monkeypatch, 2):
+        found = results(layer, x, bias, scoring=places)
+    assert called == [2]
     for one, other in zip(expected, found, strict=True):
         np.testing.assert_allclose(other, one, atol=2e-6)
 
@@ -100,7 +126,7 @@ def test_blocks_divide_the_rows_and_stay_within_the_chips_memory(monkeypatch):
         assert (block_rows(None, 10), block_rows(64, None), block_rows(1, 1000)) == (0, 0, 0)
 
 
-def test_no_blocks_where_scores_read_weights_or_places(monkeypatch):
+def test_no_blocks_where_scores_read_weights(monkeypatch):
     def no(*args):
         raise AssertionError
 
@@ -112,7 +138,7 @@ def test_no_blocks_where_scores_read_weights_or_places(monkeypatch):
     monkeypatch.setattr("kerasbert.layers.attention.by_rows", no)
     with blocks(monkeypatch, 1):
         Scaled(2, 4)(x)
-        RotaryAttention(2, 4)(x, scoring=tf.range(LENGTH)[None], queries=None)
+        MPNetAttention(2, 4)(x, scoring=drawn((1, 2, LENGTH, LENGTH)), queries=None)
         with pytest.raises(AssertionError):
             Attention(2, 4)(x)
 

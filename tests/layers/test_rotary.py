@@ -29,10 +29,14 @@ def test_scores_depend_on_the_distance_alone():
     layer.build((None, None, 12))
     x = ops.convert_to_tensor(RNG.normal(size=(1, 7, 12)).astype("float32"))
     query, key = (layer.split(part(x)) for part in (layer.query, layer.key))
+
+    def scores(places):
+        return np.asarray(layer.scores(*layer.placed(query, key, key, None, scoring=places)[:2]))
+
     places = np.arange(7, dtype="int32")[None]
-    here, there = (np.asarray(layer.scores(query, key, scoring=places + shift)) for shift in (0, 40))
+    here, there = scores(places), scores(places + 40)
     np.testing.assert_allclose(there, here, atol=1e-4)
-    assert np.abs(here - np.asarray(layer.scores(query, key, scoring=2 * places))).max() > 1e-2
+    assert np.abs(here - scores(2 * places)).max() > 1e-2
 
 
 @pytest.mark.parametrize("queries", ["first", np.array([[4, 0], [6, 6]], "int32")], ids=["first", "positions"])

@@ -21,6 +21,20 @@ def test_views_cost_nothing():
     assert hbm_bytes(HEAD + entry(*lines)) == 0
 
 
+def test_the_padding_of_tiles_is_moved_with_an_array():
+    """A last axis of 12 is kept as 128, rows by eights; the fastest axis stands first in a layout."""
+    narrow, turned = "bf16[3,5,12]{2,1,0:T(8,128)(2,1)}", "bf16[3,5,12]{0,2,1:T(8,128)(2,1)}"
+    lines = f"  %b = {narrow} fusion(%a), kind=kLoop, calls=%x", f"  ROOT %c = {turned} transpose(%b)"
+    written, back = 3 * 8 * 128 * 2, 5 * 16 * 128 * 2
+    assert hbm_bytes(HEAD + entry(*lines)) == 4096 + written + written + back
+
+
+def test_a_cut_moves_its_share_of_a_padded_array():
+    padded, row = "f32[8,12]{1,0:T(8,128)}", "f32[2,12]{1,0:T(2,128)S(1)}"
+    lines = f"  %b = {padded} fusion(), kind=kLoop, calls=%x", f"  ROOT %c = {row} slice(%b), slice={{[0:2], [0:12]}}"
+    assert hbm_bytes(HEAD + entry(*lines)) == 4096 + 1024
+
+
 def test_an_array_that_is_fetched_in_slices_is_read_once():
     half = "f32[4,128]{1,0:T(8,128)S(1)}"
     lines = [
