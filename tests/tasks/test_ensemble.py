@@ -136,3 +136,20 @@ def test_a_task_that_starts_from_another_takes_its_encoder_and_leaves_its_head(c
         assert scores["pos"] == pytest.approx(sum(each) / 2, abs=1e-5)
         assert main(["evaluate", str(classifier), "--ensemble", str(out), "--data", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"].startswith("30 rows of ")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda both, place: kb.finetune(both, "classification", [("a", "neg"), ("b", "pos")] * 20, out=place),
+        lambda both, place: kb.save(both, place),
+        lambda both, place: kb.export(both, place),
+        lambda both, place: kb.encode(both, ["a"]),
+        lambda both, place: kb.explain(both, ["a"]),
+    ],
+)
+def test_what_needs_one_model_refuses_several(tmp_path, use):
+    both = Ensemble([model("classification", seed) for seed in (0, 1)])
+    with pytest.raises(InputError, match="an ensemble of 2 models predicts and is evaluated, and no more: give one"):
+        use(both, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
