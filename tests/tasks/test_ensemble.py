@@ -138,18 +138,19 @@ def test_a_task_that_starts_from_another_takes_its_encoder_and_leaves_its_head(c
     assert json.loads(capsys.readouterr().out)["rows"].startswith("30 rows of ")
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda both, place: kb.finetune(both, "classification", [("a", "neg"), ("b", "pos")] * 20, out=place),
-        lambda both, place: kb.save(both, place),
-        lambda both, place: kb.export(both, place),
-        lambda both, place: kb.encode(both, ["a"]),
-        lambda both, place: kb.explain(both, ["a"]),
-    ],
-)
-def test_what_needs_one_model_refuses_several(tmp_path, use):
-    both = Ensemble([model("classification", seed) for seed in (0, 1)])
-    with pytest.raises(InputError, match="an ensemble of 2 models predicts and is evaluated, and no more: give one"):
-        use(both, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+def test_what_needs_one_model_refuses_several(tmp_path):
+    both, out = Ensemble([model("classification", seed) for seed in (0, 1)]), tmp_path / "out"
+    rows = [("a", "neg"), ("b", "pos")]
+    uses = [
+        lambda: kb.finetune(both, "classification", rows, out=out),
+        lambda: kb.save(both, out),
+        lambda: kb.export(both, out),
+        lambda: kb.encode(both, ["a"]),
+        lambda: kb.explain(both, ["a"]),
+    ]
+    for use in uses:
+        with pytest.raises(
+            InputError, match="an ensemble of 2 models predicts and is evaluated, and no more: give one"
+        ):
+            use()
+    assert not out.exists()
