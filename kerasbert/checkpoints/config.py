@@ -202,6 +202,8 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> Json:
     projected = getattr(spec.embeddings, "projected", None)
     if "embeddings.width" in written and not dialect.unprojected and not projected:
         lost |= {"embeddings.width": spec.embeddings.width} if spec.embeddings.width in (None, spec.hidden) else {}
+    if "embeddings.segments" in written and base.embeddings.segments and not spec.embeddings.segments:
+        lost |= {"embeddings.segments": 0}  # their code reads the first row of the table
     fixed = _told(dialect.fixed, config)
     lost |= {path: config[key] for path, key in named if fixed.get(key, config[key]) != config[key]}
     theirs = {} if lost else fixed | dialect.write_config(config, spec)

@@ -168,7 +168,12 @@ def _named(
     """A checkpoint under the names of a family."""
     dialect = format.dialect(family)
     content = configs.flat(opened.config, dialect.halves) if opened.config else {}
-    kind = dialect.class_of(_architecture(content))
+    said = _architecture(content)
+    kind = dialect.class_of(said)
+    if said and dialect.classes and kind not in dialect.classes:
+        unused.leave(
+            opened.folder / "config.json", [f"the class {said}, which is not known (its tensors are read by name)"]
+        )
     dialect = dialect.of(kind)
     reader, wrapper = unwrapped(opened.tensors, dialect.prefix, asked.ignore)
     if wrapper:

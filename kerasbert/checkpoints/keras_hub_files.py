@@ -128,6 +128,10 @@ def _in_form(run: Path, info: ModelInfo, tensors: "Tensors", base: specs.Spec) -
         more |= {name: more.get(name, tensors.read(name)) + segment for name in tables}
         changes |= {"embeddings.segments": 0}
         without += ["embeddings/segments/"]
+    if theirs.segments and not ours.segments:
+        more |= {"embeddings/segments/table": np.zeros((1, ours.width or info.spec.hidden), "float32")}
+        changes |= {"embeddings.segments": 1}
+        source.say(f"{run}: it has no segments and their backbone has: it gets one of zeros, which adds nothing")
     if base.pooler and not info.spec.pooler:
         size = info.spec.hidden
         more |= {"pooler/kernel": np.zeros((size, size), "float32"), "pooler/bias": np.zeros(size, "float32")}

@@ -30,6 +30,10 @@ GATED: Mapping[str, str] = {  # as Hugging Face calls the activation of a gated 
     "gelu": "gated_gelu",
     "gelu_new": "gated_gelu_tanh",
     "relu": "gated_relu",
+    "swish": "gated_swish",  # other names of theirs for these; the first is written
+    "gelu_python": "gated_gelu",
+    "gelu_pytorch_tanh": "gated_gelu_tanh",
+    "gelu_fast": "gated_gelu_tanh",
 }
 
 

@@ -59,11 +59,23 @@ def open_hf(path: Path, allow_pickle: bool = False) -> tuple[Reader, Path]:
         if found is None:
             if (path / "saved_model.pb").is_file():
                 raise InputError(f"{path} is a SavedModel, for TF Serving: give the checkpoint that it was made of")
-            raise InputError(f"{path} holds no {', '.join(HF_FILES[:2])} or {HF_FILES[2]}")
+            raise InputError(f"{path} holds no {', '.join(HF_FILES[:2])} or {HF_FILES[2]}{_instead(path)}")
         return _open_file(found, allow_pickle), path
     if not path.is_file():
         raise InputError(f"no checkpoint at {path}")
     return _open_file(path, allow_pickle), path.parent
+
+
+def _instead(folder: Path) -> str:
+    """What to do with the weights of other names that a folder holds."""
+    held = sorted(file.name for file in folder.iterdir() if file.suffix in (".safetensors", ".bin", ".h5", ".msgpack"))
+    if shards := [name for name in held if "-of-0" in name]:
+        index = "model.safetensors" if shards[0].endswith(".safetensors") else "pytorch_model.bin"
+        return f": {shards[0]} is a shard, copy {index}.index.json, which lists them, too"
+    names = [name for name in held if name.endswith(".safetensors") and not name.startswith("adapter")]
+    if names:
+        return f": it holds {', '.join(names[:5])}; rename the one that is meant to {HF_FILES[0]}"
+    return f": {held[0]} is not read" if held else ""
 
 
 def _open_file(path: Path, allow_pickle: bool) -> Reader:

@@ -16,6 +16,7 @@ from kerasbert.look.table import table
 from kerasbert.storage import files, places
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
+from kerasbert.tasks.adapted_models import encoder_of
 from kerasbert.tasks.model import TaskModel
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ def look(model: "str | os.PathLike | keras.Model", word: str, sentences: Sequenc
         InputError: see `reading.read`.
     """
     given, model = model, predict.as_model(model)
+    encoder = encoder_of(model)
     found = read(model, word, tuple(sentences))
     sentences = [each.sentence for each in found]
-    encoder = model.encoder if hasattr(model, "encoder") else model
     about = {
         "word": word,
         "sentences": sentences,

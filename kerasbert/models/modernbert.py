@@ -275,7 +275,7 @@ HF = Dialect(
         "norm_eps": 1e-5,
     },
     values={
-        "hidden_activation": {**GATED, "gelu_pytorch_tanh": "gated_gelu_tanh"},
+        "hidden_activation": GATED,
         "classifier_pooling": {"cls": "first", "mean": "mean"},
     },
     fixed={

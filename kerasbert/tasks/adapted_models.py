@@ -17,6 +17,7 @@ from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers import initial
 from kerasbert.layers.naming import names, sharing, values
+from kerasbert.tasks.ensemble import Ensemble
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task, task_of
 
@@ -24,11 +25,18 @@ if TYPE_CHECKING:
     import keras
 
     from kerasbert.layers.encoder import Encoder, SpecModel
-    from kerasbert.tasks.ensemble import Ensemble
 
 
 def encoder_of(model: "keras.Model | Ensemble") -> "SpecModel":
-    """The encoder that a task's model lends; an encoder is it itself."""
+    """The encoder that a task's model lends; an encoder is it itself.
+
+    Raises:
+        InputError: an ensemble, which has several.
+    """
+    if isinstance(model, Ensemble):
+        raise InputError(
+            f"an ensemble of {len(model.models)} models predicts and is evaluated, and no more: give one of its models"
+        )
     encoder: Any = getattr(model, "encoder", model)
     return encoder
 

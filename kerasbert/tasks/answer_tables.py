@@ -14,7 +14,7 @@ from kerasbert.data import texts
 from kerasbert.data.reading import numbered_lines
 from kerasbert.data.sources import SURROGATES, TABLES, check_files, file_format
 from kerasbert.errors import InputError
-from kerasbert.tasks import word_rows
+from kerasbert.tasks import fasttext, word_rows
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.entity_files import FIELDS, WRITERS
 from kerasbert.tasks.task import read_rows, table
@@ -40,10 +40,14 @@ def read(path: str | os.PathLike, columns: Sequence[str], task: Task) -> texts.T
     check_files([path])
     kind = task.answer_kind
     opened = texts.opened(path, columns, lists=kind.lists, line=line_of(kind, columns))
+    if opened.kind == "text" and len(columns) == 1 and fasttext.knows(Path(path)):
+        return dataclasses.replace(opened, kind="jsonl", rows=fasttext.texts_of(Path(path), columns[0]))
     if kind.annotated and opened.kind in TABLES and list(columns) == list(task.parts) and not _has(opened):
         raw = texts.opened(path, texts.TEXT)
         if _has(raw):  # texts are answered as well as words
             return raw
+    if kind.lists and not kind.annotated and opened.kind in TABLES and not _has(opened):
+        return dataclasses.replace(opened, kind="jsonl", rows=table(task, Path(path), columns))
     if kind.annotated and opened.kind in TABLES and (words := _sentences(opened)):
         return words
     if not task.reader or not list(columns) == list(task.asked) == list(task.parts):

@@ -21,6 +21,7 @@ from kerasbert.tasks.rows import Rows, Targets
 if TYPE_CHECKING:  # plug-ins' kinds load on a phone
     import keras
 
+    from kerasbert.data.sources import NumberedRow
     from kerasbert.layers.encoder import Encoder, SpecModel
     from kerasbert.tasks.model import TaskModel
     from kerasbert.tasks.tables import Source
@@ -187,6 +188,16 @@ class TaskKind(Judging):
     few_shot = False
     whole: tuple[str, ...] = ()
     taught: tuple[str, ...] = ("labels", "soft", "logits")
+
+    def gathered(
+        self, task: Task, source: "Source", columns: Sequence[str], read: "Callable[..., list[NumberedRow]]"
+    ) -> "list[NumberedRow]":
+        """The rows of a table with these columns, some of which may have to be made of others.
+
+        Args:
+            columns: those that every row must have. read: (task, source, columns) -> rows of a table that has them.
+        """
+        return read(task, source, columns)
 
     def with_labels(self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any]) -> Task:
         """The task with the labels that occur in the training rows, where it names none.

@@ -8,11 +8,12 @@ import numpy as np
 
 from kerasbert.answers.base import TextOrParts, softmax
 from kerasbert.answers.choice import Choice, listed
+from kerasbert.data.sources import NumberedRow
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
 from kerasbert.storage.json_view import Json
-from kerasbert.tasks import labels, tables
+from kerasbert.tasks import choice_columns, labels, tables
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.classification import label_head
 from kerasbert.tasks.judging import Judged
@@ -31,6 +32,17 @@ class ChoiceTask(TaskKind):
     name = "choice"
     metrics_known = ("accuracy", "loss")
     together = True
+
+    def gathered(self, task, source, columns, read) -> list[NumberedRow]:
+        try:
+            return read(task, source, columns)
+        except InputError:  # of a table without a column of lists, perhaps
+            rows = read(task, source, [name for name in columns if name != task.text_b])
+            if any(task.text_b in row for _, row in rows) or not (
+                found := choice_columns.gathered(task, source, rows, task.label in columns)
+            ):
+                raise
+            return found
 
     def targets(self, task, source, lines, values, texts) -> np.ndarray:
         choices = []

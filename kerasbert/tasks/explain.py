@@ -112,6 +112,7 @@ def explain(
         InputError: no task, a kind without such a number, a family without embeddings to go along, a target.
     """
     model = predict.as_model(model)
+    predict.check_one(model)
     return list(explained(model, texts, target=target, steps=steps, length=length, language=language))
 
 

@@ -61,6 +61,12 @@ def check_ours(model: object) -> None:
         )
 
 
+def check_one(model: Any) -> None:
+    """`check_ours`, and an ensemble, which has several networks, is refused."""
+    check_ours(model)
+    encoder_of(model)
+
+
 def together(
     model: Models, base: str | os.PathLike | keras.Model | None = None, precision: str = "float32"
 ) -> keras.Model | Ensemble:

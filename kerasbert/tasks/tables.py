@@ -30,10 +30,12 @@ class Memory:
         rows: dicts of a value per column, or tuples (text, label), (text_a, text_b, label), ((text_a, text_b), label). A
             value is a text, a number, or whatever the task's kind reads, such as a list of words.
         name: str, what errors and reports call them.
+        read: bool, whether they are tuples of what `Rows` hold: of several texts in a part none is a row of its own.
     """
 
     rows: tuple[Any, ...]
     name: str = "the rows in memory"
+    read: bool = False
 
     def __str__(self) -> str:
         return self.name

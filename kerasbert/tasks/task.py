@@ -17,7 +17,7 @@ from kerasbert.data.sources import NumberedRow
 from kerasbert.errors import InputError, no_file
 from kerasbert.registry import register_task
 from kerasbert.storage.json_view import JsonMap
-from kerasbert.tasks import annotations, labels, tables, word_rows
+from kerasbert.tasks import annotations, fasttext, labels, parallel, tables, word_rows
 from kerasbert.tasks.base import Rows, Task
 from kerasbert.tasks.rows import RowText
 from kerasbert.tasks.tables import Memory, Source
@@ -87,7 +87,7 @@ def split_files(data: "Data", test: bool = False, task: Task | None = None) -> d
             split: _source(data[name]) for split, known in SPLITS.items() for name in known if _given(data.get(name))
         }
     elif isinstance(data, str | os.PathLike):
-        found = _folder(Path(data), {} if task is None else task.files)
+        found = _folder(Path(data), task)
     elif isinstance(data, Memory) or tables.is_table(data):
         found = {"train": tables.in_memory(data)}
     elif isinstance(data, list | tuple):
@@ -107,11 +107,12 @@ def _source(data: object) -> Source:
     return Path(data) if isinstance(data, str | os.PathLike) else tables.in_memory(data)
 
 
-def _folder(path: Path, named: Mapping[str, Sequence[str]]) -> dict[str, Source]:
+def _folder(path: Path, task: Task | None) -> dict[str, Source]:
     if path.is_file():
         return {"train": path}
     if not path.is_dir():
         raise no_file(path)
+    named: Mapping[str, Sequence[str]] = {} if task is None else task.files
     files: dict[str, Source] = {}
     for split, names in SPLITS.items():
         wanted = [file for pattern in named.get(split, ()) for file in sorted(path.glob(pattern))]
@@ -121,6 +122,8 @@ def _folder(path: Path, named: Mapping[str, Sequence[str]]) -> dict[str, Source]
         found = [*wanted, *(file for file in tabled if file.is_file())]  # a task may read a folder of files
         if found:
             files[split] = found[0]
+    if not files and task is not None:
+        files = dict(parallel.sources(path, task, SPLITS))
     if not files:
         own = [pattern for patterns in named.values() for pattern in patterns]
         told = f"{', '.join(own)} or one" if own else "train or dev file"
@@ -144,7 +147,7 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[NumberedRo
         if not set(columns) <= rows[0][1].keys():
             raise InputError(_unanswered(task, source, columns, rows[0][1]))
     else:
-        rows = _spread(task, source, _columns(task, source, columns))
+        rows = _spread(task, source, task.how.gathered(task, source, columns, _columns))
     if task.answer_kind.annotated:
         rows = annotations.tagged(task, source, word_rows.sentences(source, rows, (task.text, task.label)))
     if set(task.label_columns) & set(columns):
@@ -172,12 +175,12 @@ def _unanswered(task: Task, source: Path, columns: Sequence[str], row: Mapping[s
 
 
 def _spread(task: Task, source: Source, rows: list[NumberedRow]) -> list[NumberedRow]:
-    """The rows, several in the place of one that holds several texts; rows of parts by their places stay as they are.
+    """The rows, several in the place of one that holds several texts; rows that were read before stay as they are.
 
     Raises:
         InputError: such a row has a label, which is of one of them.
     """
-    if isinstance(source, Memory) and source.rows and not isinstance(source.rows[0], Mapping):
+    if isinstance(source, Memory) and source.read:
         return rows
     spread = [(line, task.answer_kind.spread(task.parts, row)) for line, row in rows]
     several = [line for line, found in spread if len(found) > 1]
@@ -195,6 +198,8 @@ def _columns(task: Task, source: Source, columns: Sequence[str]) -> list[Numbere
     order, wanted = task.columns, list(columns)
     if task.answer_kind.annotated and (rows := annotations.of_any(source, task)):
         return rows
+    if fasttext.knows(source):
+        return fasttext.rows_of(Path(str(source)), task)
     if isinstance(source, Memory):
         first = source.rows[0] if source.rows else ()
         if isinstance(first, tuple) and len(task.label_columns) > 1 and len(first) == len(task.parts) + 1:
@@ -228,7 +233,7 @@ def read_rows(task: Task, source: Source | str, *, targets: bool = True) -> Rows
     if not targets:
         return Rows(texts, None)
     lines, raw = [line for line, _ in rows], [row.get(task.label, "") for _, row in rows]
-    return Rows(texts, task.how.targets(task, source, lines, raw, texts), raw)
+    return Rows(texts, task.how.targets(task, source, lines, raw, texts), raw if task.label else None)
 
 
 def answerable(task: Task, texts: Sequence[object]) -> list[Any]:

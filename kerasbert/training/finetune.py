@@ -90,7 +90,7 @@ class FineTuning(Job):
     ) -> None:
         check_local("finetune", config.out)
         if not isinstance(model, str | os.PathLike):
-            predict.check_ours(model)
+            predict.check_one(model)
         check_place(config.out, config.overwrite, inputs=[model, data, config.graph])
         callbacks.check(config.callbacks)
         self.config, self.cache = config, token_cache(config)

@@ -68,7 +68,8 @@ class Split:
 def in_memory(rows: Rows, name: str) -> Memory:
     """Rows of a file as rows in memory, which are called by that name."""
     parts = [text if isinstance(text, tuple) else (text,) for text in rows.texts]
-    return Memory(tuple((*texts, value) for texts, value in zip(parts, rows.labels or ())), name)
+    ends = [()] * len(parts) if rows.labels is None else [(value,) for value in rows.labels]
+    return Memory(tuple((*texts, *end) for texts, end in zip(parts, ends)), name, read=True)
 
 
 def split(

@@ -64,6 +64,7 @@ def test_all_absent_sizes_are_named():
         {"attention.heads": (2, 1)},
         {"embeddings.width": 64},
         {"feedforward.width": (512, 256)},
+        {"embeddings.segments": 0},
     ],
 )
 def test_a_spec_that_their_configuration_cannot_say(changes):

@@ -65,6 +65,15 @@ def test_a_pooler_that_only_their_backbone_has_is_zero(tmp_path, capsys):
     assert not read_tensors(back).read("pooler/kernel").any()
 
 
+@pytest.mark.parametrize("case", ["bert", "albert", "electra"])
+def test_segments_that_only_their_backbone_has_are_zero(tmp_path, capsys, case):
+    _, back = written(tmp_path, case, changes={"embeddings.segments": 0})
+    assert "it has no segments and their backbone has: it gets one of zeros" in capsys.readouterr().err
+    table = read_tensors(back).read("embeddings/segments/table")
+    assert len(table) == 1
+    assert not table.any()
+
+
 def heads(**shapes):
     """Heads of ones."""
     return {"heads": {head: {"bias": np.ones(shape, "float32")} for head, shape in shapes.items()}}

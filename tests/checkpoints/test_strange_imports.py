@@ -150,3 +150,50 @@ def test_the_export_of_a_class_that_is_gone_says_so(tmp_path, capsys):
         model(tmp_path / "run", "transformer-xl", **{"embeddings.vocabulary": 250_000}), tmp_path / "out"
     )
     assert "transformers 5 has no class for Transformer-XL any more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (
+            ["model.fp16.safetensors"],
+            "it holds model.fp16.safetensors; rename the one that is meant to model.safetensors",
+        ),
+        (["b.safetensors", "a.safetensors"], "it holds a.safetensors, b.safetensors; rename"),
+        (["model-00001-of-00002.safetensors"], "is a shard, copy model.safetensors.index.json, which lists them, too"),
+        (["pytorch_model-00002-of-00002.bin"], "is a shard, copy pytorch_model.bin.index.json"),
+        (["tf_model.h5"], "or pytorch_model.bin: tf_model.h5 is not read"),
+        ([], "or pytorch_model.bin$"),
+    ],
+)
+def test_weights_under_other_names_say_what_to_do(tmp_path, names, message):
+    written(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "x")
+    for name in names:
+        (tmp_path / name).write_bytes((tmp_path / "x").read_bytes())
+    with pytest.raises(InputError, match=message):
+        kb.import_checkpoint(tmp_path, "hf", dry_run=True)
+
+
+@pytest.mark.parametrize("family", ["modernbert", "eurobert"])
+def test_a_gated_activation_has_several_names_and_one_is_written(family):
+    """transformers computes the same by swish and silu, by gelu_fast and gelu_new."""
+    from kerasbert.checkpoints import config as configs
+
+    known = registry.family(family)
+    dialect = known.names["hf"]
+    key = dict(dialect.config)["feedforward.activation"]
+    for said, wanted in {"swish": "silu", "gelu_python": "gelu", "gelu_fast": "gelu_new", "silu": "silu"}.items():
+        ours = dialect.values[key][said]
+        written_out = configs.to_config(known.spec.derive({"feedforward.activation": ours}), dialect, known.spec)
+        assert written_out[key] == wanted
+
+
+def test_a_class_that_is_not_known_is_told(tmp_path, capsys):
+    written(tmp_path, {"architectures": ["MyBert"]})
+    kb.import_checkpoint(tmp_path, dry_run=True)
+    said = "the class MyBert, which is not known (its tensors are read by name) (config.json)"
+    assert capsys.readouterr().err == f"not used: {said}\n"
+    written(tmp_path, {"architectures": ["BertForPreTraining"]})
+    kb.import_checkpoint(tmp_path, dry_run=True)
+    assert not capsys.readouterr().err

@@ -136,3 +136,21 @@ def test_a_task_that_starts_from_another_takes_its_encoder_and_leaves_its_head(c
         assert scores["pos"] == pytest.approx(sum(each) / 2, abs=1e-5)
         assert main(["evaluate", str(classifier), "--ensemble", str(out), "--data", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"].startswith("30 rows of ")
+
+
+def test_what_needs_one_model_refuses_several(tmp_path):
+    both, out = Ensemble([model("classification", seed) for seed in (0, 1)]), tmp_path / "out"
+    rows = [("a", "neg"), ("b", "pos")]
+    uses = [
+        lambda: kb.finetune(both, "classification", rows, out=out),
+        lambda: kb.save(both, out),
+        lambda: kb.export(both, out),
+        lambda: kb.encode(both, ["a"]),
+        lambda: kb.explain(both, ["a"]),
+    ]
+    for use in uses:
+        with pytest.raises(
+            InputError, match="an ensemble of 2 models predicts and is evaluated, and no more: give one"
+        ):
+            use()
+    assert not out.exists()

@@ -58,14 +58,17 @@ def test_negatives_stand_behind_their_positive_in_every_form_of_table(tmp_path, 
 
 
 def test_each_of_several_positives_is_learnt_and_none_is_a_negative(tmp_path, capsys):
-    """As FlagEmbedding's files have them; a tuple in memory is a positive and its negatives."""
+    """As FlagEmbedding's files have them; a tuple in memory says what a dict says."""
     rows = [{"query": "a", "pos": ["b", "c"], "neg": ["d"]}, {"query": "e", "pos": ["f"], "neg": ["g", "h"]}]
     task = find_task(PAIRS, text="query", text_b="pos")
     wanted = [("a", ("b", "d")), ("a", ("c", "d")), ("e", ("f", "g", "h"))]
     path = file(tmp_path, "\n".join(map(json.dumps, rows)), "x.jsonl")
     assert rows_of(task, path) == rows_of(task, in_memory(rows)) == wanted
     assert "x.jsonl: 1 of 2 rows have several texts in 'pos': a row is learnt of each" in capsys.readouterr().err
-    assert rows_of(PAIRS, in_memory([("a", ["b", "d"])])) == wanted[:1]
+    assert rows_of(PAIRS, in_memory([("a", ["b", "d"])])) == [("a", "b"), ("a", "d")]
+    held = split(PAIRS, {"train": [{"anchor": str(i), "positive": "b", "negative": "c"} for i in range(20)]})
+    assert set(read_rows(PAIRS, held.apart()["dev"]).texts) == {(i, ("b", "c")) for i, _ in held.dev.texts}
+    assert len(held.dev.texts) == 2
     scored = dataclasses.replace(task, label="score").optioned({"loss": "margin_mse"})
     path = file(tmp_path, json.dumps(rows[0] | {"score": [3, 1]}), "y.jsonl")
     with pytest.raises(InputError, match="y.jsonl, line 1 has several texts in 'pos' and one label"):
