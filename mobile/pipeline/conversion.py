@@ -20,6 +20,7 @@ from ..options import CompressConfig
 from ..quantize import aware_training, budget, forms
 from ..quantize.schemes import LITERT, SCHEMES
 from ..tflite import buckets, convert
+from ..tflite.attention import heads
 from ..tflite.tables import positions
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Design:
         bundle, tokenizer = self.bundle, self.model.tokenizer
         if SCHEMES[self.quantize].tables == "int8":
             blob = positions.lowered(blob)
+        if len(bundle.lengths) > 1:  # of one length a GPU takes a file whole: every operator more costs it
+            blob = heads.apart(blob)
         if bundle.target != targets.OURS:
             described = (bundle.model or "kerasbert", "A text model, exported by kerasbert.")
             output = bundle.output(kind_of(self.model).answers.output)

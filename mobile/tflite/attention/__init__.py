@@ -1,0 +1,1 @@
+"""Attention of a .tflite in the form that is fastest where it runs."""
