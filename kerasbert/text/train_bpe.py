@@ -2,9 +2,11 @@
 
 import heapq
 import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
+
+import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.text.bpe import ALPHABET, SPECIALS, BytePairEncoding, split_words
@@ -16,6 +18,10 @@ from kerasbert.text.word_bpe import SPECIALS as WORD_SPECIALS
 Pair = tuple[str, str]
 Word = TypeVar("Word", bound=Sequence[str])
 LEAST = 2  # a rarer pair is not merged
+NONE = -1  # no symbol
+BITS = 32  # of a symbol's number
+RIGHT = (1 << BITS) - 1
+FIRST = np.ones(1, bool)
 
 
 def train_bpe(
@@ -89,54 +95,102 @@ def learn_merges(words: Mapping[Word, int], count: int) -> list[tuple[Pair, int]
     >>> learn_merges({"low": 5, "lower": 2, "newest": 6, "widest": 3}, 3)
     [(('e', 's'), 9), (('es', 't'), 9), (('l', 'o'), 7)]
     """
-    symbols = [list(word) for word in words]
-    numbers = list(words.values())
-    counts: dict[Pair, int] = defaultdict(int)
-    places: dict[Pair, list[int]] = defaultdict(list)  # the words that hold a pair, or did
-    for i, word in enumerate(symbols):
-        for pair in itertools.pairwise(word):
-            counts[pair] += numbers[i]
-            places[pair].append(i)
-    heap = [(-number, pair) for pair, number in counts.items()]
+    table = _Table(words)
+    names, index, counts = table.names, table.index, table.counts
+
+    def entry(pair: int) -> tuple[int, str, str]:
+        return -counts[pair], names[pair >> BITS], names[pair & RIGHT]
+
+    heap = [entry(pair) for pair, number in counts.items() if number >= LEAST]
     heapq.heapify(heap)
     merges: list[tuple[Pair, int]] = []
     while heap and len(merges) < count:
-        number, pair = heapq.heappop(heap)
-        present = counts[pair]
-        if present != -number:
-            if 0 < present < -number:  # rarer by now; one that is more frequent is in the heap again
-                heapq.heappush(heap, (-present, pair))
-            continue
-        if present < LEAST:
-            break
-        merges.append((pair, present))
-        formed: dict[Pair, int] = defaultdict(int)
-        for i in places.pop(pair):
-            for other in _merge(symbols[i], pair, numbers[i], counts):
-                formed[other] += numbers[i]
-                places[other].append(i)
-        del counts[pair]
-        for other, number in formed.items():
-            counts[other] += number
-            heapq.heappush(heap, (-counts[other], other))
+        number, left, right = heapq.heappop(heap)
+        pair = index[left] << BITS | index[right]
+        present = counts.get(pair, 0)
+        if present == -number:
+            merges.append(((left, right), present))
+            for other in table.merge(pair):
+                if counts[other] >= LEAST:
+                    heapq.heappush(heap, entry(other))
+        elif LEAST <= present < -number:  # rarer by now; one that is more frequent is in the heap again
+            heapq.heappush(heap, entry(pair))
     return merges
 
 
-def _merge(word: list[str], pair: Pair, number: int, counts: dict[Pair, int]) -> list[Pair]:
-    """Merge a pair wherever it stands in a word; its neighbours' counts lose `number`, and the pairs that form are returned."""
-    left, right = pair
-    formed = []
-    at, last = 0, len(word) - 1
-    while left in word[at:last]:
-        at = word.index(left, at, last)
-        if word[at + 1] == right:
-            word[at : at + 2] = [left + right]
-            last -= 1
-            if at:
-                counts[word[at - 1], left] -= number
-                formed.append((word[at - 1], word[at]))
-            if at < last:
-                counts[right, word[at + 1]] -= number
-                formed.append((word[at], word[at + 1]))
-        at += 1
-    return formed
+class _Table:
+    """Words as one row of numbered symbols, each linked with its neighbours.
+
+    A pair is an int, left << BITS | right; its places are where its left symbols stand, or stood once. `counts` is true.
+    """
+
+    def __init__(self, words: Mapping[Word, int]) -> None:
+        letters = list(itertools.chain.from_iterable(words))
+        self.names = sorted(set(letters))
+        self.index = {name: number for number, name in enumerate(self.names)}
+        lengths = np.fromiter(map(len, words), np.int64, len(words))
+        at = np.arange(len(letters)) + np.repeat(np.arange(1, len(words) + 1), lengths)
+        self.symbols = np.full(len(letters) + len(words) + 1, NONE, np.int32)  # NONE before, between and behind words
+        self.symbols[at] = np.fromiter(map(self.index.__getitem__, letters), np.int32, len(letters))
+        self.numbers = np.zeros(len(self.symbols), np.int64)
+        self.numbers[at] = np.repeat(np.fromiter(words.values(), np.int64, len(words)), lengths)
+        self.left = np.arange(-1, len(self.symbols) - 1, dtype=np.int32)
+        self.right = self.left + np.int32(2)
+        self.counts: dict[int, int] = {}
+        self.places: dict[int, list[np.ndarray]] = {}
+        self._add(np.flatnonzero((self.symbols[:-1] >= 0) & (self.symbols[1:] >= 0)).astype(np.int32))
+
+    def merge(self, pair: int) -> list[int]:
+        """Merge a pair wherever it stands, from left to right in a word; the pairs that form."""
+        symbols, left, right = self.symbols, self.left, self.right
+        first = self._standing(pair)
+        name = self.names[pair >> BITS] + self.names[pair & RIGHT]
+        if (merged := self.index.setdefault(name, len(self.names))) == len(self.names):
+            self.names.append(name)
+        second = right[first]
+        before, after = left[first], right[second]
+        broken = np.concatenate([before[symbols[before] >= 0], second[symbols[after] >= 0]])
+        for other, number in zip(*self._pairs(broken)[:2]):
+            self.counts[other] -= number
+        del self.counts[pair]
+        symbols[first], symbols[second] = merged, NONE
+        right[first], left[after] = after, first
+        formed = np.concatenate([left[first], first])
+        return self._add(formed[(symbols[formed] >= 0) & (symbols[right[formed]] >= 0)])
+
+    def _standing(self, pair: int) -> np.ndarray:
+        """Where a pair stands and may be merged: of those that overlap ("aaa") every second."""
+        one, other = pair >> BITS, pair & RIGHT
+        places = np.concatenate(self.places.pop(pair))
+        places = places[(self.symbols[places] == one) & (self.symbols[self.right[places]] == other)]
+        if one != other:
+            return places
+        places.sort()
+        begins = np.ones(len(places), bool)
+        begins[1:] = self.right[places[:-1]] != places[1:]
+        at = np.arange(len(places))
+        return places[(at - np.maximum.accumulate(np.where(begins, at, 0))) % 2 == 0]
+
+    def _add(self, places: np.ndarray) -> list[int]:
+        pairs, numbers, places, bounds = self._pairs(places)
+        for pair, number, begin, end in zip(pairs, numbers, bounds, bounds[1:]):
+            self.counts[pair] = self.counts.get(pair, 0) + number
+            self.places.setdefault(pair, []).append(places[begin:end])
+        return pairs
+
+    def _pairs(self, places: np.ndarray) -> tuple[list[int], list[int], np.ndarray, list[int]]:
+        """The pairs at some places, each of which may be given twice, and how often they occur; each pair's places together.
+
+        Returns:
+            P pairs; P numbers; places, without those given twice; P + 1 bounds between the pairs' places.
+        """
+        if not len(places):
+            return [], [], places, []
+        places = np.sort(places)
+        places = places[np.concatenate([FIRST, places[1:] != places[:-1]])]
+        pairs = self.symbols[places].astype(np.int64) << BITS | self.symbols[self.right[places]]
+        order = np.argsort(pairs, kind="stable")
+        pairs, places = pairs[order], places[order]
+        begins = np.flatnonzero(np.concatenate([FIRST, pairs[1:] != pairs[:-1]]))
+        numbers = np.add.reduceat(self.numbers[places], begins)
+        return pairs[begins].tolist(), numbers.tolist(), places, [*begins.tolist(), len(places)]

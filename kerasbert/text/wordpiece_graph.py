@@ -294,13 +294,15 @@ def _to_strings(items: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
 
 def _pieces(tokenizer: WordPiece, others: dict[int, int]) -> list[str]:
     """The vocabulary for tensorflow-text; a piece that no text can hold must not match a stand-in."""
+    characters = set[str]().union(*tokenizer.vocabulary)  # once each: a vocabulary has 200,000 of a few thousand
+    unreachable = {c for c in characters if inside(ord(c), TABLES.drop) or inside(ord(c), TABLES.space)}
+    translated = {c for c in characters if ord(c) in others}
     pieces = []
     for i, piece in enumerate(tokenizer.vocabulary):
-        if piece not in tokenizer._known:
+        if piece not in tokenizer._known or not unreachable.isdisjoint(piece):
             piece = ""
-        elif not (piece.isascii() and piece.isalnum()):
-            unreachable = any(inside(ord(c), TABLES.drop) or inside(ord(c), TABLES.space) for c in piece)
-            piece = "" if unreachable else piece.translate(others)
+        elif not translated.isdisjoint(piece):
+            piece = piece.translate(others)
         pieces.append(f"[unreachable {i}]" if piece in ("", "##") else piece)
     return pieces
 
