@@ -206,9 +206,9 @@ class ELMo(SpecModel):
         return empty_state([block.ways[0] for block in self.recurrent], rows)
 
     def new_softmax(self, name: str) -> keras.layers.Layer:
-        """What predicts words of what either direction gives."""
+        """What predicts words of what either direction gives; logits begin with the size of that (bilm-tf, training.py)."""
         spec = self.spec
-        sizes = spec.embeddings.vocabulary, spec.width, spec.initializer
+        sizes = spec.embeddings.vocabulary, spec.width, spec.width**-0.5
         return Softmax(*sizes, name=name, dtype=self.dtype_policy)
 
     def call(self, inputs, training=False, queries: Queries = None) -> dict[str, Tensor]:

@@ -237,7 +237,7 @@ def digest(manifest: JsonMap) -> str:
 def _problem(manifest: JsonMap) -> str | None:
     """What reading the records would stumble over; None where nothing."""
     kinds = {"shards": list, "features": dict, "settings": dict, "tokenizer": dict, "sources": list}
-    kinds |= {"unigram": dict, "counts": dict}
+    kinds |= {"unigram": dict, "written_unigram": dict, "counts": dict}
     wrong = [name for name, kind in kinds.items() if not isinstance(manifest.get(name), kind)]
     if wrong:
         return f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} missing or of another kind"
@@ -262,9 +262,9 @@ def _problem(manifest: JsonMap) -> str | None:
         ]
         if wrong or "/" in shard["file"]:
             return f"{(wrong or ['file'])[0]} of a shard is {shard[(wrong or ['file'])[0]]!r}"
-    unigram = manifest["unigram"]
-    if any(not isinstance(unigram.get(name), int | float) for name in ("entropy", "accuracy")):
-        return "unigram has no entropy and accuracy"
+    for unigram in ("unigram", "written_unigram"):
+        if any(not isinstance(manifest[unigram].get(name), int | float) for name in ("entropy", "accuracy")):
+            return f"{unigram} has no entropy and accuracy"
     return None
 
 

@@ -194,8 +194,12 @@ def features(
     return {feature: {"dtype": "int32", "shape": shape} for feature, shape in shapes.items()}
 
 
-def manifest(plan: JsonMap, report: Report, special_ids: Sequence[int]) -> str:
-    """The text of manifest.json: what the records were made from and what they hold."""
+def manifest(plan: JsonMap, report: Report, special_ids: Sequence[int], around: Sequence[int]) -> str:
+    """The text of manifest.json: what the records were made from and what they hold.
+
+    Args:
+        special_ids: of the tokenizer. around: those that nothing predicts, in front of a text and behind its row.
+    """
     settings = plan["settings"]
     joined, languages = any(level in settings for level in joins.LEVELS), "language_ids" in settings
     columns = features(settings["length"], settings["packing"], joined, languages, joins.BORDERS in settings)
@@ -218,16 +222,17 @@ def manifest(plan: JsonMap, report: Report, special_ids: Sequence[int]) -> str:
             **more,
         },
         "unigram": _unigram(report.unigrams, special_ids),
+        "written_unigram": _unigram(report.unigrams, around),
         "shards": [dataclasses.asdict(shard) for shard in sorted(report.shards, key=lambda shard: shard.file)],
     }
     value = json.loads(json.dumps(value))  # keys as they will be read
     return json.dumps(value | {"sha256": digest(value)}, indent=1, ensure_ascii=False) + "\n"
 
 
-def _unigram(counts: np.ndarray, special_ids: Sequence[int]) -> dict[str, float]:
-    """What a model learns without looking: entropy (nats) and share of the commonest token, special ones left out."""
+def _unigram(counts: np.ndarray, left_out: Sequence[int]) -> dict[str, float]:
+    """What a model learns without looking: entropy (nats) and share of the commonest token, some left out."""
     counts = counts.astype(np.float64)
-    counts[list(special_ids)] = 0
+    counts[list(left_out)] = 0
     share = counts[counts > 0] / max(counts.sum(), 1)
     return {
         "entropy": round(float(-(share * np.log(share)).sum()), 6),

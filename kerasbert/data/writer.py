@@ -180,7 +180,10 @@ def _fill(
         check_loss(report, job.writer.packing)
     plan = plan | ({"languages": languages} if languages else {})
     save_tokenizer(job.tokenizer, directory, table)  # pretraining takes it from here
-    remote.write(remote.join(directory, MANIFEST), manifest(plan, report, job.tokenizer.special_ids))
+    known = job.tokenizer
+    around = [token for token in (known.pad_id, known.cls_id) if token is not None]
+    written = manifest(plan, report, known.special_ids, around)
+    remote.write(remote.join(directory, MANIFEST), written)
     return processes
 
 

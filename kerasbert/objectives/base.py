@@ -49,6 +49,8 @@ class Objective:
         defaults: settings that differ from those of the class, by dotted path.
         token_losses: names of losses whose mean is the cross-entropy of a token: evaluation tells their perplexity.
         targets: what the baseline guesses, in words.
+        unigram: which of the records' are predicted: "unigram", the ordinary tokens, or "written_unigram", unknown ones and
+            separators too.
         model_class: the class of `model`, made with encoder, heads and shapes.
     """
 
@@ -61,6 +63,7 @@ class Objective:
     defaults: Mapping[str, object] = {}
     token_losses: Collection[str] = ()
     targets: str = "tokens"
+    unigram: ClassVar[str] = "unigram"
     model_class: type[HeadedModel] = HeadedModel
 
     def __init__(
@@ -256,7 +259,7 @@ class Objective:
         Returns:
             {"entropy": nats (the loss of the best constant guess), "accuracy": share of the commonest token}.
         """
-        return dict(records.manifest["unigram"])
+        return dict(records.manifest[cls.unigram])
 
 
 def changed(settings: specs.Settings, changes: Mapping[str, object], name: str = "the objective") -> specs.Settings:

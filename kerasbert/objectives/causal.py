@@ -75,6 +75,8 @@ class CausalLM(LanguageModeling):
     Documents follow one another in a row with a separator between them, and see what stands before them, as in GPT-2.
     """
 
+    unigram = "written_unigram"
+
     def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not getattr(encoder.spec.attention, "causal", False):
             raise InputError(

@@ -143,7 +143,7 @@ class Segmented(Objective):
 class TextSegments(Segmented, LanguageModeling):
     """Each token of a row from those before it; the first one of a row excepted."""
 
-    opened = False
+    opened, unigram = False, "written_unigram"
     cut = ("token_ids", "padding_mask", "labels", "weights")
 
     def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:

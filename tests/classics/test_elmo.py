@@ -41,6 +41,12 @@ def test_arithmetic_by_hand():
     assert family_flops(family, spec, 100, 1, 7) == by_hand
 
 
+def test_its_softmax_begins_with_logits_of_the_size_of_what_it_reads(folder):
+    """bilm-tf, training.py: a deviation of 1 / sqrt(projection)."""
+    softmax = battery.Subject("elmo", folder).encoder().new_softmax("mlm")
+    assert softmax.initializer == pytest.approx((battery.Subject("elmo", folder).spec.hidden // 2) ** -0.5)
+
+
 def test_names_of_weights_are_public(folder):
     found = list(names(battery.Subject("elmo", folder).encoder()))
     assert found[:3] == ["characters/table", "characters/convolution_1/kernel", "characters/convolution_1/bias"]

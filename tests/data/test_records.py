@@ -49,6 +49,9 @@ def test_a_row_by_hand(tmp_path):
     assert records.manifest["counts"] == {"documents": 2, "duplicates": 0, "examples": 1, "tokens": 8}
     # Four ordinary tokens, all different.
     assert records.manifest["unigram"] == {"entropy": round(np.log(4), 6), "accuracy": 0.25}
+    # beside them the unknown one, and a separator twice
+    nats = 5 / 7 * np.log(7) + 2 / 7 * np.log(3.5)
+    assert records.manifest["written_unigram"] == {"entropy": round(nats, 6), "accuracy": round(2 / 7, 6)}
 
 
 def test_the_same_inputs_give_the_same_bytes(source, made, tmp_path):

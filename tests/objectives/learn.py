@@ -72,14 +72,21 @@ def family_of(objective: str) -> registry.Family:
 
 
 def run(
-    objective: str, strategy: str, folder: Path, *, updates: int | None = None, rate: float | None = None, seed: int = 0
+    objective: str,
+    strategy: str,
+    folder: Path,
+    *,
+    updates: int | None = None,
+    rate: float | None = None,
+    changes: dict | None = None,
+    seed: int = 0,
 ) -> dict:
     """The objective and its updates; entropy of the targets, nats; mean losses of the last updates by name.
 
     Of replaced tokens beside that: the mean loss, and the entropy of their share.
 
     Args:
-        updates, rate: instead of those that objectives have here.
+        updates, rate: instead of those that objectives have here. changes: of the Spec, beside SIZE.
     """
     family = registry.families().get(objective) or family_of(objective)
     name, objective = objective, family.objective if objective in registry.families() else objective
@@ -96,7 +103,7 @@ def run(
         f"{family.name}/{next(iter(family.sizes))}",
         records.directory,
         out=folder / name,
-        changes=made_small(family, records),
+        changes=made_small(family, records) | (changes or {}),
         objective={"name": objective, **SETTINGS.get(objective, {})},
         strategy=strategy,
         **settings,
@@ -124,7 +131,7 @@ def entropy(kind: type[Objective], family: registry.Family, records: Records, se
         return of_sentences(kind, kind.settings_for(family.spec, settings), records)
     if family.kind != "encoder" or issubclass(kind, TextToText):
         return of_written(kind, family, records)
-    return float(Objective.baseline(records)["entropy"])
+    return float(kind.baseline(records)["entropy"])
 
 
 def replaced(logs: list[dict]) -> dict[str, float]:

@@ -10,11 +10,12 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kerasbert import registry
 from tests.benchmarks import bench_learning
-from tests.objectives import learn
+from tests.objectives import books, learn
 from tests.support import forked
 
 OBJECTIVES = [*registry.objectives()]
@@ -54,6 +55,16 @@ def test_kept_rows_are_of_lines_of_the_benchmark():
 def test_replaced_tokens_are_told_beside_the_entropy_of_their_share():
     found = learn.replaced([{"rtd": 0.5, "rtd/replaced": 0.4}, {"rtd": 0.7, "rtd/replaced": 0.6}])
     assert found == pytest.approx({"loss": 0.6, "entropy": math.log(2)})
+
+
+def test_entropy_of_a_writer_counts_unknown_words(tmp_path):
+    kind, family = registry.objective("bilm"), registry.family("elmo")
+    records = books.records(tmp_path, kind.packing, 64, chapters=1, known=books.words(), **kind.records)
+    counts = np.bincount(np.concatenate([records.rows(shard)[:, :64].ravel() for shard in records.shards]))
+    counts[0] = 0  # padding
+    share = counts[counts > 0] / counts.sum()
+    assert learn.entropy(kind, family, records, {}) == pytest.approx(-(share * np.log(share)).sum(), abs=1e-6)
+    assert learn.entropy(kind, family, records, {}) < records.manifest["unigram"]["entropy"]
 
 
 def test_a_family_that_only_writes_has_no_accuracy():

@@ -39,6 +39,11 @@ class SentenceSpec(RecurrentSpec):
 
     ROLES: ClassVar[tuple[str, ...]] = ("",)  # readers that see the same text, by what they learn
 
+    @property
+    def head_deviation(self) -> float:
+        """Of a head's kernels: `initializer` is of tables, and of 2,400 numbers it would make answers of size 3."""
+        return self.hidden**-0.5
+
     def validate(self) -> "SentenceSpec":
         """Check what no single field can tell; returns self."""
         super().validate()
