@@ -44,7 +44,8 @@ def words(text: str) -> list[str]:
 def build(texts: Iterable[str], folder: Path) -> None:
     """Write the index of words."""
     found = library().BM25(backend="numpy")
-    found.index([words(text) for text in texts], show_progress=False)
+    once: dict[str, str] = {}  # a word of many texts is one object
+    found.index([[once.setdefault(word, word) for word in words(text)] for text in texts], show_progress=False)
     found.save(str(folder / WORDS), show_progress=False)
 
 

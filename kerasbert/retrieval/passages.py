@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -160,7 +161,7 @@ class Source:
 
 def write(folder: Path, passages: Iterable[Passage]) -> None:
     """Keep texts: a json line each, and where each line begins."""
-    places, place = [0], 0
+    places, place = array("Q", [0]), 0
     with open(folder / TEXTS, "wb") as file:
         for passage in passages:
             line = json.dumps(passage, ensure_ascii=False).encode() + b"\n"

@@ -10,15 +10,18 @@ Little endian, at these places; the portable core (native/index.c) reads the sam
 
 import mmap
 import os
+import shutil
 import struct
+import tempfile
+from array import array
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kerasbert.answers.vector import DOCUMENT, Hit, VectorKind, quantized, query_vector
+from kerasbert.answers.vector import DOCUMENT, Hit, VectorKind, blocks, quantized, query_vector
 from kerasbert.errors import InputError, no_file
 from kerasbert.storage import files
 
@@ -50,30 +53,41 @@ def write(runner: "Runner", passages: Iterable[tuple[str, str]], out: str | os.P
         raise InputError(
             f"{runner.path} answers with a {runner.kind.name} of its inputs, expected a vector of one text"
         )
-    rows, places, texts = [], [0], bytearray()
-    for block in _blocks(passages):
-        found = np.asarray(runner.outputs([text for _, text in block], prompt_name=runner.kind.prompt_among(DOCUMENT)))
-        if not np.isfinite(found).all():
-            raise InputError(f"{runner.path} gives a vector that is not finite: compress it again")
-        rows.append(quantized(found))
-        for part in (part for passage in block for part in passage):
-            texts += part.encode("utf-8", "replace")
-            places.append(len(texts))
-    if not rows:
-        raise InputError("there is no text to put into the index, expected at least one")
-    numbers = np.concatenate(rows)
-    head = HEAD.pack(MAGIC, len(numbers), len(texts), numbers.shape[1], 0, bytes.fromhex(runner.bundle.settings_digest))
-    parts = [head, inverse(numbers).astype("<f4").tobytes(), numbers.tobytes()]
-    parts.append(b"\0" * (-sum(map(len, parts)) % 8))
-    with files.new_file(out) as new:
-        new.write_bytes(b"".join([*parts, np.array(places, "<u8").tobytes(), bytes(texts)]))
-    return len(numbers)
+    with files.new_file(out) as new, ExitStack() as stack:
+        # nothing is in memory but a block and the places; a file without a name goes with the process
+        lengths, numbers, texts = (
+            stack.enter_context(tempfile.TemporaryFile(dir=new.parent, buffering=2**20)) for _ in range(3)
+        )
+        places, width = array("Q", [0]), 0
+        for block in blocks(passages, 1024):
+            found = _vectors(runner, [text for _, text in block])
+            lengths.write(inverse(found).astype("<f4").tobytes())
+            numbers.write(found.tobytes())
+            width = found.shape[1]
+            for part in (part for passage in block for part in passage):
+                places.append(places[-1] + texts.write(part.encode("utf-8", "replace")))
+        count = len(places) // 2
+        if not count:
+            raise InputError("there is no text to put into the index, expected at least one")
+        with open(new, "wb") as file:
+            file.write(HEAD.pack(MAGIC, count, places[-1], width, 0, bytes.fromhex(runner.bundle.settings_digest)))
+            for part in (lengths, numbers):
+                part.seek(0)
+                shutil.copyfileobj(part, file)
+            file.write(b"\0" * (-file.tell() % 8))
+            file.write(np.array(places, "<u8").tobytes())
+            texts.seek(0)
+            shutil.copyfileobj(texts, file)
+    return count
 
 
-def _blocks(passages: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    given = iter(passages)
-    while block := list(islice(given, 1024)):
-        yield block
+def _vectors(runner: "Runner", texts: list[str]) -> np.ndarray:
+    """Vectors of passages, int8 [n, H]."""
+    assert isinstance(runner.kind, VectorKind)
+    found = np.asarray(runner.outputs(texts, prompt_name=runner.kind.prompt_among(DOCUMENT)))
+    if not np.isfinite(found).all():
+        raise InputError(f"{runner.path} gives a vector that is not finite: compress it again")
+    return quantized(found)
 
 
 class StoredIndex:

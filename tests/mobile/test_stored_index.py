@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
-from kerasbert.answers.vector import quantized
+from kerasbert.answers.vector import blocks, quantized
 from kerasbert.errors import InputError
 from kerasbert.mobile import compress
 from kerasbert.mobile.cli import main
@@ -71,6 +71,17 @@ def test_hits_are_the_cosines_of_int8_vectors(file, stored):
     for each in (index, runner.index(NOTES[:2])):
         with pytest.raises(InputError, match="the query holds nothing to read. Received: ' '"):
             each.nearest(" ")
+
+
+def test_blocks_of_long_texts_make_the_same_file(file, stored, tmp_path, monkeypatch):
+    whole = stored.read_bytes()
+    monkeypatch.setattr("kerasbert.answers.vector.CHARACTERS", 20)
+    passages = [(f"n{i}", text) for i, text in enumerate(NOTES) if i not in (2, 6)]
+    sizes = [len(block) for block in blocks(passages, 1024)]
+    assert (sum(sizes), max(sizes)) == (6, 2)
+    assert write(load(file, cache=False), iter(passages), tmp_path / "again.kbindex") == 6
+    assert (tmp_path / "again.kbindex").read_bytes() == whole
+    assert [path.name for path in tmp_path.iterdir()] == ["again.kbindex"]
 
 
 def test_sums_of_the_widest_vectors_are_exact():

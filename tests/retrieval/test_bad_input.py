@@ -9,7 +9,7 @@ import pytest
 import kerasbert as kb
 from kerasbert.cli import main
 from kerasbert.errors import InputError
-from kerasbert.retrieval import folder, forms, judging
+from kerasbert.retrieval import encoding, folder, forms, judging
 from kerasbert.retrieval.passages import Source
 from tests import tiny
 
@@ -138,6 +138,22 @@ def test_a_graph_that_reaches_too_few_gives_fewer(held, monkeypatch):
     scores, numbers = np.float32([[0.5, -1]]), np.array([[7, -1]])
     monkeypatch.setattr("kerasbert.retrieval.graph.nearest", lambda *_: (scores, numbers))
     assert [(hit.index, hit.score) for hit in held.search("the cat", 2)] == [(7, 0.5)]
+
+
+def test_long_texts_are_encoded_in_smaller_blocks(held, tmp_path, monkeypatch):
+    sizes = []
+    encoded = encoding.predict.vectors_and_rows
+
+    def counted(model, texts, **settings):
+        sizes.append(sum(map(len, texts)))
+        return encoded(model, texts, **settings)
+
+    monkeypatch.setattr("kerasbert.answers.vector.CHARACTERS", 300)
+    monkeypatch.setattr(encoding.predict, "vectors_and_rows", counted)
+    again = kb.Index.build(held.model, TEXTS, tmp_path / "again")
+    assert len(sizes) > 2
+    assert max(sizes) < 400
+    np.testing.assert_allclose(again.vectors, held.vectors, atol=1e-6)
 
 
 def test_a_number_that_float16_does_not_hold_is_refused():
