@@ -2,7 +2,7 @@
 
 Little endian, at these places; the portable core (native/index.c) reads the same file and gives the same hits:
 
-    0   8 bytes MAGIC, uint64 N texts, uint64 B bytes of them, uint32 H numbers of a vector, uint32 0
+    0   8 bytes MAGIC, uint64 N texts, uint64 B bytes of them, uint32 H numbers of a vector, uint32 CRC-32 of all from 64
     32  sha256 of the bundle.json of the .tflite whose vectors they are
     64  float32 [N], 1 / the length of each vector; int8 [N, H], each vector over its own largest number, in steps of 1/127
     8k  uint64 [2 N + 1], where each id and each text begins; the ids and texts, UTF-8, [B]
@@ -13,6 +13,7 @@ import os
 import shutil
 import struct
 import tempfile
+import zlib
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"KBINDEX\x01"
 HEAD = struct.Struct("<8sQQII32s")
+CHECKSUM = 28  # where it stands
 BLOCK = 16384  # vectors at once
 EXACT = 1040  # numbers of a vector of which float32 sums 127 * 127 exactly
 
@@ -78,6 +80,13 @@ def write(runner: "Runner", passages: Iterable[tuple[str, str]], out: str | os.P
             file.write(np.array(places, "<u8").tobytes())
             texts.seek(0)
             shutil.copyfileobj(texts, file)
+        with open(new, "r+b") as file:
+            file.seek(HEAD.size)
+            checksum = 0
+            while part := file.read(2**20):
+                checksum = zlib.crc32(part, checksum)
+            file.seek(CHECKSUM)
+            file.write(struct.pack("<I", checksum))
     return count
 
 
@@ -109,7 +118,7 @@ class StoredIndex:
             if len(head) < HEAD.size or not head.startswith(MAGIC):
                 raise InputError(f"{path} is no index, expected a file that kerasbert-mobile index wrote")
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        _, count, size, width, _, digest = HEAD.unpack(head)
+        _, count, size, width, checksum, digest = HEAD.unpack(head)
         begin = HEAD.size + 4 * count + count * width
         places = begin + -begin % 8
         if not count or not width or len(self._data) != places + 8 * (2 * count + 1) + size:
@@ -120,8 +129,8 @@ class StoredIndex:
         self._texts = places + 8 * (2 * count + 1)
         if int(self._places[0]) or int(self._places[-1]) != size or (self._places[1:] < self._places[:-1]).any():
             raise InputError(f"{path} is damaged: its texts are not in their places. Copy it again or write it again")
-        if not (np.isfinite(self._inverse) & (self._inverse >= 0)).all():
-            raise InputError(f"{path} is damaged: it has lengths that are none. Copy it again or write it again")
+        if zlib.crc32(memoryview(self._data)[HEAD.size :]) != checksum:
+            raise InputError(f"{path} is damaged: its content is not what was written. Copy it again or write it again")
         if digest.hex() != runner.bundle.settings_digest:
             raise InputError(f"{path} was made by another file than {runner.path}: make it again by this one")
 

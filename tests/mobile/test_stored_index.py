@@ -124,16 +124,15 @@ def changed(stored, tmp_path, change):
         (lambda data: data.__setitem__(data.index(b"n0a good") - 8, 255), "its texts are not in their places"),
         (
             lambda data: data.__setitem__(slice(64, 68), struct.pack("<f", np.nan)),
-            "is damaged: it has lengths that are none",
+            "its content is not what was written",
         ),
+        (lambda data: data.__setitem__(slice(64, 68), struct.pack("<f", 99)), "its content is not what was written"),
         (
-            lambda data: data.__setitem__(slice(64, 68), struct.pack("<f", np.inf)),
-            "is damaged: it has lengths that are none",
+            lambda data: data.__setitem__(64 + 4 * 6 + 5, data[64 + 4 * 6 + 5] ^ 64),
+            "its content is not what was written",
         ),
-        (
-            lambda data: data.__setitem__(slice(68, 72), struct.pack("<f", -1)),
-            "is damaged: it has lengths that are none",
-        ),
+        (lambda data: data.__setitem__(-1, data[-1] ^ 1), "its content is not what was written"),
+        (lambda data: data.__setitem__(28, data[28] ^ 1), "its content is not what was written"),
     ],
 )
 def test_what_is_damaged_or_of_another_file_is_told(file, stored, tmp_path, change, said):
