@@ -84,7 +84,7 @@ def _texts() -> type:
             prompt = features.get("prompt")
             asked = {"prompt": prompt} if prompt else self.bare
             # whoever uses theirs sets max_seq_length
-            settings = self.settings | {"length": self.max_seq_length} | asked
+            settings: dict[str, Any] = {**self.settings, "length": self.max_seq_length, **asked}
             vectors = predict.encode(self.model, features["texts"], **settings)
             return features | {"sentence_embedding": torch.from_numpy(vectors)}
 
