@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kerasbert.retrieval.folder import seal
+
 HEAVY = ("tensorflow", "keras", "torch", "jax")  # what no refusal may import
 TABLE = Path(__file__).with_name("mistakes.tsv")
 MODEL = {"format": 1, "family": "bert", "name": "bert/tiny", "spec": {"embeddings": {"positions": 512}}}
@@ -43,8 +45,8 @@ TASKS = {
 VECTOR = {"name": "sts", "kind": "vector", "text": "sentence1", "text_b": "sentence2", "label": "score"}
 TASKS["vectors"] = VECTOR | {"options": {"dense": [{"width": 64, "activation": "tanh", "bias": True}]}}
 WEIGHT = b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
-INDEX = {
-    "index": 1,
+INDEX: dict[str, Any] = {
+    "index": 2,
     "model": {"path": None, "precision": "float32"},
     "count": 1,
     "width": 8,
@@ -52,6 +54,8 @@ INDEX = {
     "query_prompt": None,
 }
 INDEX["settings"] = dict.fromkeys(("pooling", "dims", "length", "language", "prompt_name"))
+INDEX["files"] = {}
+INDEX["seal"] = seal(INDEX)
 ROWS = "".join(f"a film {i},{'pos' if i % 2 else 'neg'}\n" for i in range(40))
 FILES: dict[str, str | bytes] = {
     "rows.csv": f"text,label\n{ROWS}",

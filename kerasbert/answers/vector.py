@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -23,6 +23,26 @@ QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
 """Names that the prompts of sentence-transformers' models have (its `encode_query` and `encode_document`)."""
 RANKED = ("ranking", "triplet", "margin_mse")  # losses of rows that have negatives
 NEGATIVE = re.compile(r"(hard_)?neg(ative)?s?(_?\d+)?")  # columns of them; FlagEmbedding's are called neg
+
+
+CHARACTERS = 2**24  # of a block of texts
+
+
+def blocks(passages: Iterable[tuple[str, ...]], most: int) -> Iterator[list[tuple[str, ...]]]:
+    """Lists of at most `most` passages, each a tuple whose last is its text, and of about CHARACTERS: long texts fit into memory.
+
+    >>> [len(block) for block in blocks([("a",)] * 5, 2)]
+    [2, 2, 1]
+    """
+    block, size = list[tuple[str, ...]](), 0
+    for passage in passages:
+        block.append(passage)
+        size += len(passage[-1])
+        if len(block) == most or size >= CHARACTERS:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
 
 
 @dataclasses.dataclass(frozen=True)

@@ -106,7 +106,7 @@ class TensorFlow1(NamedFormat):
 
     def looks_like(self, path: Path) -> bool:
         """Whether there is the .index file of one."""
-        return path.with_name(path.name + ".index").is_file() or path.suffix == ".index" or any(path.glob("*.index"))
+        return Path(f"{path}.index").is_file() or path.suffix == ".index" or any(path.glob("*.index"))
 
     def open(self, path: Path, asked: ImportOptions) -> Opened:
         """Open it."""

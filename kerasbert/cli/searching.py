@@ -82,7 +82,13 @@ def _encode_file(options: argparse.Namespace, settings: Keywords) -> None:
     tell_prompt(model, options.prompt_name)
     told = encode_file(model, source, options.out, **settings)
     count, width = told.shape
-    tables.tell([f"{options.out}: {count:,} vectors of {width} numbers; the n-th is the n-th text's", *told.lines()])
+    tables.tell(
+        [
+            f"{options.out}: {count:,} vectors of {width} numbers; the n-th is the n-th text's",
+            *source.told(),
+            *told.lines(),
+        ]
+    )
 
 
 def _source(options: argparse.Namespace, keep_blank: bool = False, id_column: str | None = None) -> "Source":
@@ -212,9 +218,9 @@ def _of_file_itself(options: argparse.Namespace) -> Iterable[tuple[str, "list[Hi
     from kerasbert.tasks.similarity import searched
 
     found = searched(load(options.model), [each.text for each in passages], queries, top=options.top, **settings)
+    tables.tell(source.told())
     if source.folder is None:
         return zip(queries, found)
-    tables.tell(source.folder.told())
     named = ([dataclasses.replace(hit, id=passages[hit.index].id) for hit in hits] for hits in found)
     return zip(queries, named)
 

@@ -9,7 +9,7 @@ import numpy as np
 from kerasbert import __version__
 from kerasbert.errors import InputError
 from kerasbert.retrieval import encoding, forms, graph, lexical, passages
-from kerasbert.retrieval.folder import FORMAT, INDEX, SETTINGS, VECTORS
+from kerasbert.retrieval.folder import FORMAT, INDEX, SETTINGS, VECTORS, sealed
 from kerasbert.retrieval.passages import Source
 from kerasbert.retrieval.vector_file import VectorFile
 from kerasbert.storage import files
@@ -54,6 +54,9 @@ def build(
         InputError: no text, an id there twice, a place that is not ours, faiss missing where it is asked for.
     """
     forms.check(dtype)
+    for name, value in (("neighbours", neighbours), ("words", words), ("overwrite", overwrite)):
+        if not isinstance(value, bool) and not (name == "neighbours" and value is None):
+            raise InputError(f"{name} must be True or False. Received: {value!r:.40}")
     if neighbours and graph.library() is None:
         raise InputError(
             "a graph of neighbours needs faiss: pip install 'kerasbert[search]', or leave --neighbours out"
@@ -110,8 +113,9 @@ def _put(out: str | os.PathLike, overwrite: bool, about: Json, source: Source, f
         if neighbours or (neighbours is None and source.count >= graph.FROM and graph.library() is not None):
             about["graph"] = graph.build(vectors, about["dtype"], about["width"], folder / graph.GRAPH)
         if words:
-            about["words"] = lexical.build(source.texts(), folder)
-        files.write_json(folder / INDEX, about)
+            lexical.build(source.texts(), folder)
+            about["words"] = True
+        files.write_json(folder / INDEX, sealed(folder, about))
 
 
 def _told(about: Json, source: Source, told: encoding.Encoded) -> list[str]:
@@ -119,13 +123,7 @@ def _told(about: Json, source: Source, told: encoding.Encoded) -> list[str]:
     columns = forms.columns(about["width"], about["dtype"])
     size = about["count"] * columns * np.dtype(forms.DTYPES[about["dtype"]]).itemsize / 1e6
     lines = [f"{about['count']:,} texts, vectors of {about['width']} numbers as {about['dtype']}: {size:,.1f} MB"]
-    lines += source.folder.told() if source.folder is not None else []
-    if source.left:
-        lines.append(f"columns that are not read: {', '.join(source.left)}. --text-column NAME,NAME joins several")
-    if source.blank:
-        numbers = ", ".join(map(str, source.blank[:5])) + (", ..." if len(source.blank) > 5 else "")
-        lines.append(f"{len(source.blank)} texts hold nothing to read and are left out: {numbers}")
-    lines += told.lines()
+    lines += [*source.told(), *told.lines()]
     if "graph" in about:
         recall = about["graph"]["recall"]
         lines.append(

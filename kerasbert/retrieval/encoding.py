@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerasbert import spec as specs
+from kerasbert.answers.vector import blocks
 from kerasbert.errors import InputError
 from kerasbert.layers import naming
 from kerasbert.progress import Progress
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import keras
 
 
-BLOCK = 4096  # texts that are sorted by length, and kept at once
+BLOCK = 4096  # texts that are sorted by length, and kept at once, or fewer long ones
 
 
 def identity(model: "keras.Model") -> str:
@@ -69,8 +70,8 @@ def encode_into(
     told = Encoded(file.shape, predict.longest(model, settings.get("length")))
     rest = itertools.islice(iter(texts), file.kept, None)
     with Progress(file.count, done=file.kept) as progress:
-        while block := list(itertools.islice(rest, BLOCK)):
-            vectors, encoded = predict.vectors_and_rows(model, block, **settings)
+        for block in blocks(zip(rest), BLOCK):
+            vectors, encoded = predict.vectors_and_rows(model, [text for (text,) in block], **settings)
             told.truncated += len(encoded.truncated)
             file.add(forms.unit(vectors) if unit else vectors)
             progress.to(file.kept)

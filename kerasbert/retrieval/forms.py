@@ -18,7 +18,7 @@ LEAST = 1e-12  # length of a vector of nothing
 
 def check(dtype: str) -> None:
     """Refuse a form that is none."""
-    if dtype not in DTYPES:
+    if not isinstance(dtype, str) or dtype not in DTYPES:
         raise InputError(f"dtype must be one of {', '.join(DTYPES)}. Received: {dtype!r}")
 
 
@@ -34,12 +34,20 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def stored(vectors: np.ndarray, dtype: str) -> np.ndarray:
-    """Vectors as they are stored: float32 [n, H] -> [n, columns]."""
+    """Vectors as they are stored: float32 [n, H] -> [n, columns].
+
+    Raises:
+        InputError: a number is too large for float16.
+    """
     if dtype == "binary":
         return np.packbits(vectors > 0, axis=-1)
     if dtype == "int8":
         return quantized(vectors)
-    return vectors.astype(DTYPES[dtype])
+    with np.errstate(over="ignore"):
+        found = vectors.astype(DTYPES[dtype])
+    if not np.isfinite(found).all():
+        raise InputError("a vector has a number above 65,504, the largest of float16: keep them as float32")
+    return found
 
 
 def read(rows: np.ndarray, dtype: str, width: int) -> np.ndarray:

@@ -8,7 +8,6 @@ import numpy as np
 from kerasbert.errors import InputError
 from kerasbert.progress import Progress
 from kerasbert.retrieval import exact, forms
-from kerasbert.storage import files
 from kerasbert.storage.json_view import Json, JsonMap
 
 GRAPH = "graph.faiss"
@@ -28,7 +27,7 @@ def library() -> Any:
 
 
 def build(vectors: np.ndarray, dtype: str, width: int, path: Path) -> Json:
-    """Write the graph of stored vectors; -> what index.json says of it: sha256, `width` of a search and its `recall`.
+    """Write the graph of stored vectors; -> what index.json says of it: `width` of a search and its `recall`.
 
     The recall is measured: of SAMPLE vectors, spread over all, the share of their TOP nearest others that the graph finds.
     """
@@ -41,7 +40,7 @@ def build(vectors: np.ndarray, dtype: str, width: int, path: Path) -> Json:
             progress.to(start + len(block))
     faiss.write_index(graph, str(path))
     chosen, recall = _tuned(graph, vectors, dtype, width)
-    return {"sha256": files.sha256(path), "width": chosen, "recall": round(recall, 4)}
+    return {"width": chosen, "recall": round(recall, 4)}
 
 
 def _tuned(graph: Any, vectors: np.ndarray, dtype: str, width: int) -> tuple[int, float]:
@@ -64,15 +63,12 @@ def opened(folder: Path, about: JsonMap) -> Any:
     """The graph of an index.
 
     Raises:
-        InputError: faiss is not installed. ValueError: the file is another.
+        InputError: faiss is not installed.
     """
     faiss = library()
     if faiss is None:
         raise InputError(f"{folder} has a graph of neighbours: pip install 'kerasbert[search]', which brings faiss")
-    path = folder / GRAPH
-    if files.sha256(path) != about["graph"]["sha256"]:  # faiss reads what it is given
-        raise ValueError(f"{GRAPH} is another file")
-    graph = faiss.read_index(str(path))
+    graph = faiss.read_index(str(folder / GRAPH))
     graph.hnsw.efSearch = about["graph"]["width"]
     return graph
 

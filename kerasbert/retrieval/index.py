@@ -1,7 +1,7 @@
 """An index: texts, their vectors and what made them in a folder, and the nearest of them to a query."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,16 +9,16 @@ import numpy as np
 
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError
-from kerasbert.inputs import listed
 from kerasbert.retrieval import exact, forms, graph, judging, lexical
 from kerasbert.retrieval.building import build
 from kerasbert.retrieval.encoding import identity
-from kerasbert.retrieval.folder import INDEX, VECTORS, about, damaged
+from kerasbert.retrieval.folder import VECTORS, about, check_files, damaged
 from kerasbert.retrieval.judging import Relevant
 from kerasbert.retrieval.passages import Kept, Source, mapped
 from kerasbert.retrieval.reranking import reranked
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
+from kerasbert.tasks.given import listed
 from kerasbert.tasks.similarity import Hit
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 
 HOW = ("vectors", "words", "both")
+
+
+def _check_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
 
 
 class Index:
@@ -64,18 +69,11 @@ class Index:
 
     def _open(self) -> None:
         """Map the files, which must be whole."""
-        columns, kind = forms.columns(self.width, self.dtype), np.dtype(forms.DTYPES[self.dtype])
+        check_files(self.path, self.about)
         self.vectors = mapped(self.path, VECTORS)
-        if self.vectors.shape != (self.about["count"], columns) or self.vectors.dtype != kind:
-            raise damaged(self.path, f"{VECTORS} has the shape {self.vectors.shape}")
         self._texts = Kept(self.path, self.about["count"])
-        try:
-            self._graph = graph.opened(self.path, self.about) if "graph" in self.about else None
-            self._words = lexical.opened(self.path, self.about) if "words" in self.about else None
-        except OSError as error:
-            raise damaged(self.path, f"{os.path.basename(error.filename or '')}: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise damaged(self.path, str(error) if type(error) is ValueError else INDEX) from error
+        self._graph = graph.opened(self.path, self.about) if "graph" in self.about else None
+        self._words = lexical.opened(self.path) if "words" in self.about else None
 
     def _found(self) -> str:
         """The directory of the model, as the index tells it."""
@@ -111,12 +109,13 @@ class Index:
         Returns:
             a list of Hit (`index`, `text`, `score`, `id`); of a list of queries a list of such lists.
         """
-        given = [queries] if isinstance(queries, str) else list(queries)
-        for name, value in (("top", top), ("candidates", candidates)):
-            if type(value) is not int or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
+        given = [queries] if isinstance(queries, str) else listed(queries, what="queries")
+        _check_count("top", top)
+        _check_count("candidates", candidates)
         for number, query in enumerate(given):
-            if not isinstance(query, str) or blank(query):
+            if not isinstance(query, str):
+                raise InputError(f"query {number} is a {type(query).__name__}, expected str")
+            if blank(query):
                 raise InputError(f"query {number} holds nothing to read. Received: {query!r:.60}")
         if not given:
             return []
@@ -124,6 +123,7 @@ class Index:
         hits = self._ranked(given, first, self._way(how), (prompt_name, exact_search))
         if rerank is not None:
             judge = predict.as_model(rerank)
+            predict.check_ours(judge)
             hits = [reranked(judge, query, found, top) for query, found in zip(given, hits)]
         return hits[0] if isinstance(queries, str) else hits
 
@@ -142,10 +142,7 @@ class Index:
         """
         if isinstance(relevant, str | os.PathLike):
             relevant = judging.read(relevant)
-        graded = {
-            query: dict(names) if isinstance(names, Mapping) else dict.fromkeys(listed(names), 1.0)
-            for query, names in relevant.items()
-        }
+        graded = judging.graded(relevant)
         judging.check(graded, self._texts.ids())
         hits = self.search(list(graded), max(top, judging.DEPTH), **settings)
         found = [[str(hit.id) for hit in each] for each in hits]
@@ -173,28 +170,40 @@ class Index:
         worded = [] if how == "vectors" else lexical.nearest(self._words, queries, wanted)
         if vectors is None:
             return [[self._hit(*each) for each in found] for found in worded]
-        scores, numbers = self._nearest(vectors, wanted, exact_search)
+        near = self._nearest(vectors, wanted, exact_search)
         if how == "vectors":
-            return [[self._hit(*each) for each in zip(*row)] for row in zip(numbers, scores)]
-        rankings = zip(numbers.tolist(), ([number for number, _ in found] for found in worded))
+            return [[self._hit(*each) for each in found] for found in near]
+        rankings = ([[number for number, _ in found] for found in pair] for pair in zip(near, worded))
         return [[self._hit(*each) for each in lexical.fused(pair, top)] for pair in rankings]
 
     def nearest(self, vectors: np.ndarray, top: int) -> list[list[Hit]]:
-        """The texts nearest to each vector of length 1, compared with all: float32 [q, H] -> q lists of hits, best first."""
-        scores, numbers = self._nearest(vectors, top, True)
-        return [[self._hit(*each) for each in zip(*row)] for row in zip(numbers, scores)]
+        """The texts nearest to each vector of length 1, compared with all: float32 [q, H] -> q lists of hits, best first.
 
-    def _nearest(self, vectors: np.ndarray, top: int, exact_search: bool) -> tuple[np.ndarray, np.ndarray]:
+        Raises:
+            InputError: other vectors, or a number in them that is not finite.
+        """
+        _check_count("top", top)
+        vectors = np.asarray(vectors, "float32")
+        if vectors.ndim != 2 or vectors.shape[1] != self.width or not np.isfinite(vectors).all():
+            raise InputError(f"expected finite vectors of the shape (n, {self.width}). Received: {vectors.shape}")
+        return [[self._hit(*each) for each in found] for found in self._nearest(vectors, top, True)]
+
+    def _nearest(self, vectors: np.ndarray, top: int, exact_search: bool) -> list[list[tuple[int, float]]]:
+        """Number and cosine of the nearest texts of each vector, best first."""
+        top = min(top, len(self))
         if self._graph is not None and not exact_search:
-            return graph.nearest(self._graph, vectors, min(top, len(self)))
-        try:
-            return exact.nearest(self.vectors, self.dtype, vectors, min(top, len(self)))
-        except exact.NotFinite as error:
-            raise damaged(self.path, f"{VECTORS}: {error}") from error
+            scores, numbers = graph.nearest(self._graph, vectors, top)
+        else:
+            try:
+                scores, numbers = exact.nearest(self.vectors, self.dtype, vectors, top)
+            except exact.NotFinite as error:
+                raise damaged(self.path, f"{VECTORS}: {error}") from error
+        # a graph says -1 where it reaches no other text
+        return [[each for each in zip(*row) if each[0] >= 0] for row in zip(numbers.tolist(), scores.tolist())]
 
     def _hit(self, number: int, score: float) -> Hit:
-        passage = self._texts[int(number)]
-        return Hit(int(number), passage.text, float(score), passage.id)
+        passage = self._texts[number]
+        return Hit(number, passage.text, score, passage.id)
 
     def encode(self, queries: Sequence[str], prompt_name: str | None = None) -> np.ndarray:
         """Vectors of queries, of length 1: float32 [q, H]."""

@@ -10,6 +10,7 @@ from kerasbert.data import texts as reader
 from kerasbert.data.numbers import number
 from kerasbert.data.sources import TABLES, read_table
 from kerasbert.errors import InputError, near
+from kerasbert.inputs import listed
 
 DEPTH = 100  # of MAP and of the longer recall
 COLUMNS = ("query", "id")
@@ -65,6 +66,27 @@ def _grade(value: object, path: str | os.PathLike, where: str) -> float:
     if not 0 <= grade < np.inf:
         raise InputError(f"{where}: score is {value!r:.40}, expected a number of at least 0")
     return grade
+
+
+def graded(relevant: object) -> dict[str, dict[str, float]]:
+    """{query: {id: grade}} of what a caller gives: ids without grades have the grade 1, and one id may stand by itself.
+
+    Raises:
+        InputError: it is something else, or a grade is no number of at least 0.
+    """
+    if not isinstance(relevant, Mapping):
+        raise InputError(f"relevant is a {type(relevant).__name__}, expected {{query: ids}} or the path of a table")
+    found = dict[str, dict[str, float]]()
+    for query, names in relevant.items():
+        if not isinstance(names, Iterable):
+            raise InputError(f"relevant[{query!r:.60}] is a {type(names).__name__}, expected a list of ids")
+        own = dict(names) if isinstance(names, Mapping) else dict.fromkeys(listed(names), 1.0)
+        for name, grade in own.items():
+            if not isinstance(grade, int | float | np.number) or not 0 <= grade < np.inf:
+                where = f"relevant[{query!r:.60}][{name!r:.60}]"
+                raise InputError(f"{where} is {grade!r:.40}, expected a number of at least 0")
+        found[query] = own
+    return found
 
 
 def check(relevant: Relevant, ids: Iterable[str]) -> None:

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.storage import files
-from kerasbert.storage.json_view import JsonMap
 
 WORDS = "words"
 """Folder of bm25s within an index."""
@@ -43,26 +41,24 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def build(texts: Iterable[str], folder: Path) -> dict[str, str]:
-    """Write the index of words; -> sha256 of its files by name."""
+def build(texts: Iterable[str], folder: Path) -> None:
+    """Write the index of words."""
     found = library().BM25(backend="numpy")
-    found.index([words(text) for text in texts], show_progress=False)
+    once: dict[str, str] = {}  # a word of many texts is one object
+    found.index([[once.setdefault(word, word) for word in words(text)] for text in texts], show_progress=False)
     found.save(str(folder / WORDS), show_progress=False)
-    return {path.name: files.sha256(path) for path in sorted((folder / WORDS).iterdir())}
 
 
-def opened(folder: Path, about: JsonMap) -> Any:
+def opened(folder: Path) -> Any:
     """The index of words.
 
     Raises:
-        InputError: bm25s is not installed. ValueError: a file is another.
+        InputError: bm25s is not installed.
     """
-    if library() is None:
+    found = library()
+    if found is None:
         raise InputError(f"{folder} has an index of words: pip install 'kerasbert[search]', which brings bm25s")
-    for name, digest in about["words"].items():
-        if Path(name).name != name or files.sha256(folder / WORDS / name) != digest:
-            raise ValueError(f"{WORDS}/{name} is another file")
-    return library().BM25.load(str(folder / WORDS), mmap=True, show_progress=False)
+    return found.BM25.load(str(folder / WORDS), mmap=True, show_progress=False)
 
 
 def nearest(found: Any, queries: Sequence[str], top: int) -> list[list[tuple[int, float]]]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -11,14 +12,14 @@ import numpy as np
 
 from kerasbert.blanks import blank
 from kerasbert.data import texts as reader
-from kerasbert.data.sources import SURROGATES, TABLES
+from kerasbert.data.sources import SURROGATES, TABLES, table_rows
 from kerasbert.errors import InputError, near
 from kerasbert.retrieval.documents import Folder
-from kerasbert.retrieval.folder import damaged
+from kerasbert.retrieval.folder import TEXTS, damaged
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.given import listed
 
-TEXTS, PLACES = "texts.jsonl", "places.npy"
+PLACES = "places.npy"
 
 
 class Passage(NamedTuple):
@@ -34,14 +35,15 @@ class Source:
     Args:
         given: path of a file (text a line, or a table) or of a folder (`documents.Folder`), or a list of str
             (or what else `tasks.given.listed` takes).
-        text_column, id_column: str, of a table; several names with commas between them are texts that are joined by a blank.
+        text_column, id_column: str, of a table; several names with commas between them are texts that are joined by a
+            blank, unless the table has a column of that whole name.
         default: bool, whether the column may be called "text" too. keep_blank: bool, whether a text without anything to read is
             one too.
 
     Attributes:
         path: of the file or folder, None of a list. folder: the documents of a folder, else None.
         count: int, texts. digest: of texts and ids.
-        blank: numbers, from 1, of texts without anything to read. left: columns of the first row that hold text and are not read.
+        blank: numbers, from 1, of texts without anything to read. left: columns that hold text and are not read.
 
     Raises:
         InputError: no such file or column, no text, an id that is absent or there twice.
@@ -97,6 +99,28 @@ class Source:
         """The texts alone."""
         return (passage.text for passage in self)
 
+    def told(self) -> list[str]:
+        """What a user cannot see in the texts."""
+        lines = [] if self.folder is None else self.folder.told()
+        if self.left:
+            lines.append(f"columns that are not read: {', '.join(self.left)}. --text-column NAME,NAME joins several")
+        if self.blank and not self.keep_blank:
+            numbers = ", ".join(map(str, self.blank[:5])) + (", ..." if len(self.blank) > 5 else "")
+            lines.append(f"{len(self.blank)} texts hold nothing to read and are left out: {numbers}")
+        return lines
+
+    def _columns(self) -> tuple[str, ...]:
+        """The columns that `text_column` names."""
+        whole, names = (self.text_column,), tuple(self.text_column.split(","))
+        if self.path is None or len(names) == 1:
+            return whole
+        kind = reader.opened(self.path).kind
+        if kind in TABLES and self.text_column in next((row for _, row in table_rows(self.path, kind, ())), {}):
+            return whole
+        if len(set(names)) < len(names):
+            raise InputError(f"{self.text_column!r} names a column twice, expected each once")
+        return names
+
     def _all(self) -> Iterator[Passage]:
         if self.path is None:
             for number, text in enumerate(self.given):
@@ -107,8 +131,7 @@ class Source:
         if self.folder is not None:
             yield from (Passage(*each) for each in self.folder)
             return
-        columns = tuple(self.text_column.split(","))
-        opened = reader.opened(self.path, columns, default=reader.TEXT if self.default else ())
+        opened = reader.opened(self.path, self._columns(), default=reader.TEXT if self.default else ())
         if self.id_column and opened.kind not in TABLES:
             raise InputError(
                 f"{self.path} is plain text, which has no column {self.id_column!r}: leave --id-column out"
@@ -117,12 +140,12 @@ class Source:
             raise InputError(
                 f"{self.path} is plain text, which has no column {self.text_column!r}: leave --text-column out"
             )
-        for first, (line, row, text) in enumerate(opened):
-            if not first:
-                read = {*opened.columns, self.id_column}
-                self.left = [
-                    name for name, value in row.items() if name not in read and isinstance(value, str) and value
-                ]
+        read = {*opened.columns, self.id_column, *self.left}
+        for line, row, text in opened:
+            for name, value in row.items():
+                if name not in read and isinstance(value, str) and value:
+                    read.add(name)
+                    self.left.append(name)
             yield Passage(self._id(line, row), text if isinstance(text, str) else " ".join(filter(None, text)))
 
     def _id(self, line: int, row: Json) -> str:
@@ -133,12 +156,12 @@ class Source:
         value = row[self.id_column]
         if not isinstance(value, str | int) or isinstance(value, bool) or not str(value).strip():
             raise InputError(f"{self.path}, line {line}: column {self.id_column!r} holds {value!r:.40}, expected an id")
-        return str(value)
+        return SURROGATES.sub("\ufffd", str(value))
 
 
 def write(folder: Path, passages: Iterable[Passage]) -> None:
     """Keep texts: a json line each, and where each line begins."""
-    places, place = [0], 0
+    places, place = array("Q", [0]), 0
     with open(folder / TEXTS, "wb") as file:
         for passage in passages:
             line = json.dumps(passage, ensure_ascii=False).encode() + b"\n"

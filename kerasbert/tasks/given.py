@@ -74,7 +74,9 @@ def listed(texts: object, task: Task | None = None, what: str = "texts") -> list
         texts = [_named(row, task, what) for row in rows]
     elif hasattr(texts, "columns"):  # a DataFrame
         texts = _columns_of(texts, task)
-    if not isinstance(texts, Iterable):
+    if isinstance(texts, set | frozenset):
+        raise InputError(f"{what} is a set, which has no order: give a list, sorted({what})")
+    if not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) == 0:
         raise InputError(f"{what} is a {type(texts).__name__}, expected a list of texts")
     return list(texts)
 

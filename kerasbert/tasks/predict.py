@@ -81,7 +81,8 @@ def longest(model: keras.Model, length: int | None = None) -> int:
     most, trained = positions(model), getattr(getattr(model, "task", None), "length", None)
     if length is None:
         return min(trained or most or UNBOUNDED, most or trained or UNBOUNDED)
-    if length < 3 or (most and length > most):
+    whole = isinstance(length, int | np.integer) and not isinstance(length, bool)
+    if not whole or length < 3 or (most and length > most):
         wanted = f"between 3 and {most}, the model's positions" if most else "at least 3"
         raise InputError(f"length must be {wanted}. Received: {length}")
     return length

@@ -83,7 +83,9 @@ def _texts() -> type:
         def forward(self, features: dict[str, Tensor], **_: object) -> dict[str, Tensor]:
             prompt = features.get("prompt")
             asked = {"prompt": prompt} if prompt else self.bare
-            vectors = predict.encode(self.model, features["texts"], **{**self.settings, **asked})
+            # whoever uses theirs sets max_seq_length
+            settings: dict[str, Any] = {**self.settings, "length": self.max_seq_length, **asked}
+            vectors = predict.encode(self.model, features["texts"], **settings)
             return features | {"sentence_embedding": torch.from_numpy(vectors)}
 
         def get_embedding_dimension(self) -> int:

@@ -62,11 +62,10 @@ def _index(options: argparse.Namespace) -> None:
     check_read(options, "json")
     with tables.telling_truncated():
         count = write(model, source, options.out)
-    tables.tell(source.folder.told() if source.folder is not None else ())
+    tables.tell(source.told())
     size = os.path.getsize(options.out)
-    left = f"; {len(source.blank)} texts hold nothing to read and are left out" if source.blank else ""
     about = {"out": options.out, "texts": count, "bytes": size, "left_out": len(source.blank)}
-    show(about, options.json, f"{options.out}: {count:,} texts, {size / 1e6:.2f} MB{left}")
+    show(about, options.json, f"{options.out}: {count:,} texts, {size / 1e6:.2f} MB")
 
 
 def add(declare: Declare) -> None:

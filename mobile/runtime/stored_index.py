@@ -2,7 +2,7 @@
 
 Little endian, at these places; the portable core (native/index.c) reads the same file and gives the same hits:
 
-    0   8 bytes MAGIC, uint64 N texts, uint64 B bytes of them, uint32 H numbers of a vector, uint32 0
+    0   8 bytes MAGIC, uint64 N texts, uint64 B bytes of them, uint32 H numbers of a vector, uint32 CRC-32 of all from 64
     32  sha256 of the bundle.json of the .tflite whose vectors they are
     64  float32 [N], 1 / the length of each vector; int8 [N, H], each vector over its own largest number, in steps of 1/127
     8k  uint64 [2 N + 1], where each id and each text begins; the ids and texts, UTF-8, [B]
@@ -10,15 +10,19 @@ Little endian, at these places; the portable core (native/index.c) reads the sam
 
 import mmap
 import os
+import shutil
 import struct
+import tempfile
+import zlib
+from array import array
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kerasbert.answers.vector import DOCUMENT, Hit, VectorKind, quantized, query_vector
+from kerasbert.answers.vector import DOCUMENT, Hit, VectorKind, blocks, quantized, query_vector
 from kerasbert.errors import InputError, no_file
 from kerasbert.storage import files
 
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"KBINDEX\x01"
 HEAD = struct.Struct("<8sQQII32s")
+CHECKSUM = 28  # where it stands
 BLOCK = 16384  # vectors at once
 EXACT = 1040  # numbers of a vector of which float32 sums 127 * 127 exactly
 
@@ -50,30 +55,48 @@ def write(runner: "Runner", passages: Iterable[tuple[str, str]], out: str | os.P
         raise InputError(
             f"{runner.path} answers with a {runner.kind.name} of its inputs, expected a vector of one text"
         )
-    rows, places, texts = [], [0], bytearray()
-    for block in _blocks(passages):
-        found = np.asarray(runner.outputs([text for _, text in block], prompt_name=runner.kind.prompt_among(DOCUMENT)))
-        if not np.isfinite(found).all():
-            raise InputError(f"{runner.path} gives a vector that is not finite: compress it again")
-        rows.append(quantized(found))
-        for part in (part for passage in block for part in passage):
-            texts += part.encode("utf-8", "replace")
-            places.append(len(texts))
-    if not rows:
-        raise InputError("there is no text to put into the index, expected at least one")
-    numbers = np.concatenate(rows)
-    head = HEAD.pack(MAGIC, len(numbers), len(texts), numbers.shape[1], 0, bytes.fromhex(runner.bundle.settings_digest))
-    parts = [head, inverse(numbers).astype("<f4").tobytes(), numbers.tobytes()]
-    parts.append(b"\0" * (-sum(map(len, parts)) % 8))
-    with files.new_file(out) as new:
-        new.write_bytes(b"".join([*parts, np.array(places, "<u8").tobytes(), bytes(texts)]))
-    return len(numbers)
+    with files.new_file(out) as new, ExitStack() as stack:
+        # nothing is in memory but a block and the places; a file without a name goes with the process
+        lengths, numbers, texts = (
+            stack.enter_context(tempfile.TemporaryFile(dir=new.parent, buffering=2**20)) for _ in range(3)
+        )
+        places, width = array("Q", [0]), 0
+        for block in blocks(passages, 1024):
+            found = _vectors(runner, [text for _, text in block])
+            lengths.write(inverse(found).astype("<f4").tobytes())
+            numbers.write(found.tobytes())
+            width = found.shape[1]
+            for part in (part for passage in block for part in passage):
+                places.append(places[-1] + texts.write(part.encode("utf-8", "replace")))
+        count = len(places) // 2
+        if not count:
+            raise InputError("there is no text to put into the index, expected at least one")
+        with open(new, "wb") as file:
+            file.write(HEAD.pack(MAGIC, count, places[-1], width, 0, bytes.fromhex(runner.bundle.settings_digest)))
+            for part in (lengths, numbers):
+                part.seek(0)
+                shutil.copyfileobj(part, file)
+            file.write(b"\0" * (-file.tell() % 8))
+            file.write(np.array(places, "<u8").tobytes())
+            texts.seek(0)
+            shutil.copyfileobj(texts, file)
+        with open(new, "r+b") as file:
+            file.seek(HEAD.size)
+            checksum = 0
+            while part := file.read(2**20):
+                checksum = zlib.crc32(part, checksum)
+            file.seek(CHECKSUM)
+            file.write(struct.pack("<I", checksum))
+    return count
 
 
-def _blocks(passages: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    given = iter(passages)
-    while block := list(islice(given, 1024)):
-        yield block
+def _vectors(runner: "Runner", texts: list[str]) -> np.ndarray:
+    """Vectors of passages, int8 [n, H]."""
+    assert isinstance(runner.kind, VectorKind)
+    found = np.asarray(runner.outputs(texts, prompt_name=runner.kind.prompt_among(DOCUMENT)))
+    if not np.isfinite(found).all():
+        raise InputError(f"{runner.path} gives a vector that is not finite: compress it again")
+    return quantized(found)
 
 
 class StoredIndex:
@@ -95,7 +118,7 @@ class StoredIndex:
             if len(head) < HEAD.size or not head.startswith(MAGIC):
                 raise InputError(f"{path} is no index, expected a file that kerasbert-mobile index wrote")
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        _, count, size, width, _, digest = HEAD.unpack(head)
+        _, count, size, width, checksum, digest = HEAD.unpack(head)
         begin = HEAD.size + 4 * count + count * width
         places = begin + -begin % 8
         if not count or not width or len(self._data) != places + 8 * (2 * count + 1) + size:
@@ -106,8 +129,8 @@ class StoredIndex:
         self._texts = places + 8 * (2 * count + 1)
         if int(self._places[0]) or int(self._places[-1]) != size or (self._places[1:] < self._places[:-1]).any():
             raise InputError(f"{path} is damaged: its texts are not in their places. Copy it again or write it again")
-        if not (np.isfinite(self._inverse) & (self._inverse >= 0)).all():
-            raise InputError(f"{path} is damaged: it has lengths that are none. Copy it again or write it again")
+        if zlib.crc32(memoryview(self._data)[HEAD.size :]) != checksum:
+            raise InputError(f"{path} is damaged: its content is not what was written. Copy it again or write it again")
         if digest.hex() != runner.bundle.settings_digest:
             raise InputError(f"{path} was made by another file than {runner.path}: make it again by this one")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
-from kerasbert.answers.vector import quantized
+from kerasbert.answers.vector import blocks, quantized
 from kerasbert.errors import InputError
 from kerasbert.mobile import compress
 from kerasbert.mobile.cli import main
@@ -73,6 +73,17 @@ def test_hits_are_the_cosines_of_int8_vectors(file, stored):
             each.nearest(" ")
 
 
+def test_blocks_of_long_texts_make_the_same_file(file, stored, tmp_path, monkeypatch):
+    whole = stored.read_bytes()
+    monkeypatch.setattr("kerasbert.answers.vector.CHARACTERS", 20)
+    passages = [(f"n{i}", text) for i, text in enumerate(NOTES) if i not in (2, 6)]
+    sizes = [len(block) for block in blocks(passages, 1024)]
+    assert (sum(sizes), max(sizes)) == (6, 2)
+    assert write(load(file, cache=False), iter(passages), tmp_path / "again.kbindex") == 6
+    assert (tmp_path / "again.kbindex").read_bytes() == whole
+    assert [path.name for path in tmp_path.iterdir()] == ["again.kbindex"]
+
+
 def test_sums_of_the_widest_vectors_are_exact():
     """In float32, up to EXACT numbers; halves are rounded to even, and nothing stays nothing."""
     ones = np.full(EXACT, 127, "float32")
@@ -113,16 +124,15 @@ def changed(stored, tmp_path, change):
         (lambda data: data.__setitem__(data.index(b"n0a good") - 8, 255), "its texts are not in their places"),
         (
             lambda data: data.__setitem__(slice(64, 68), struct.pack("<f", np.nan)),
-            "is damaged: it has lengths that are none",
+            "its content is not what was written",
         ),
+        (lambda data: data.__setitem__(slice(64, 68), struct.pack("<f", 99)), "its content is not what was written"),
         (
-            lambda data: data.__setitem__(slice(64, 68), struct.pack("<f", np.inf)),
-            "is damaged: it has lengths that are none",
+            lambda data: data.__setitem__(64 + 4 * 6 + 5, data[64 + 4 * 6 + 5] ^ 64),
+            "its content is not what was written",
         ),
-        (
-            lambda data: data.__setitem__(slice(68, 72), struct.pack("<f", -1)),
-            "is damaged: it has lengths that are none",
-        ),
+        (lambda data: data.__setitem__(-1, data[-1] ^ 1), "its content is not what was written"),
+        (lambda data: data.__setitem__(28, data[28] ^ 1), "its content is not what was written"),
     ],
 )
 def test_what_is_damaged_or_of_another_file_is_told(file, stored, tmp_path, change, said):

@@ -347,7 +347,7 @@ def test_a_graph_finds_nearly_all_of_the_nearest(model, tmp_path, monkeypatch):
     with open(tmp_path / "index/graph.faiss", "r+b") as file:
         file.seek(100)
         file.write(os.urandom(8))
-    with pytest.raises(InputError, match="is damaged .graph.faiss is another file"):
+    with pytest.raises(InputError, match="is damaged .graph.faiss is not the file"):
         kb.Index(tmp_path / "index")
 
 
@@ -386,7 +386,7 @@ def test_words_that_were_changed_are_damage(worded):
     path = worded.path / "words/vocab.index.json"
     content = path.read_bytes()
     path.write_bytes(content.replace(b"cat", b"dog"))
-    with pytest.raises(InputError, match="is damaged .words/vocab.index.json is another file"):
+    with pytest.raises(InputError, match="is damaged .words/vocab.index.json is not the file"):
         kb.Index(worded.path)
     path.write_bytes(content)
 

@@ -56,6 +56,8 @@ def test_its_vectors_are_those_of_encode(model, tmp_path):
     np.testing.assert_allclose(theirs.embed_query("the cat"), query, atol=1e-6)
     documents = kb.encode(model, TEXTS, prompt_name="document")
     np.testing.assert_allclose(theirs.embed_documents(TEXTS), documents, atol=1e-6)
+    theirs.max_seq_length = 4
+    np.testing.assert_allclose(theirs.encode(TEXTS), kb.encode(model, TEXTS, length=4), atol=1e-6)
     with pytest.raises(InputError, match="is not saved: kerasbert export-checkpoint RUN FOLDER --to sentence_trans"):
         theirs.save_pretrained(str(tmp_path / "out"))
     first = kb.sentence_transformer(model.encoder, pooling="first+max", length=8)
