@@ -13,7 +13,7 @@ from kerasbert.data.texts import TEXT
 from kerasbert.errors import InputError
 from kerasbert.export.bundle import Bundle, Reads, Signature
 from kerasbert.tasks import predict
-from kerasbert.tasks.adapted_models import merged
+from kerasbert.tasks.adapted_models import encoder_of, merged
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.own_model import answering
 from kerasbert.tasks.task import Rows, answerable
@@ -51,6 +51,7 @@ def opened(run: "str | os.PathLike | keras.Model", task: str | None = None) -> t
         else:
             run = source.directory(run)
             name, run = read_model_json(run).name, load(run, task)
+    encoder_of(run)  # an ensemble has none
     run = answering(merged(run))
     predict.check_ours(run)
     if run.tokenizer is None:

@@ -83,6 +83,7 @@ def _about(
     settings = dict(settings)
     precision = settings.pop("precision", "float32")
     model = predict.as_model(model, precision)
+    predict.check_one(model)
     name, query = prompt_names(model, settings.get("prompt_name"))
     settings = settings | {"prompt_name": name}
     about = {

@@ -60,7 +60,7 @@ class Index:
         model = self._found() if model is None else model
         on_disk = isinstance(model, str | os.PathLike)
         self.model = predict.as_model(model, self.about["model"]["precision"]) if on_disk else model
-        predict.check_ours(self.model)
+        predict.check_one(self.model)
         if identity(self.model) != self.about["model"]["digest"]:
             raise InputError(
                 f"{path} was built by another model ({self.about['model']['path']}), whose vectors say nothing beside this "

@@ -10,6 +10,7 @@ from kerasbert.checkpoints import read_tensors
 from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
+from kerasbert.mobile import compress
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.ensemble import Ensemble
 from kerasbert.tasks.model import TaskModel
@@ -147,6 +148,8 @@ def test_what_needs_one_model_refuses_several(tmp_path):
         lambda: kb.export(both, out),
         lambda: kb.encode(both, ["a"]),
         lambda: kb.explain(both, ["a"]),
+        lambda: compress(both, out=out),
+        lambda: kb.Index.build(both, ["a"], out),
     ]
     for use in uses:
         with pytest.raises(
