@@ -138,7 +138,8 @@ def test_files(tmp_path):
     task = find_task("pairs")
     rows = read_rows(task, write(tmp_path / "p.csv", "anchor,positive,negative\na,b,c\nd,e,\n"))
     assert (rows.texts, rows.targets.tolist()) == ([("a", ("b", "c")), ("d", "e")], [1, 1])
-    assert read_rows(task, in_memory([("a", ("b", "c")), ("d", "e")])).texts == rows.texts
+    held = [{"anchor": "a", "positive": "b", "negative": "c"}, {"anchor": "d", "positive": "e", "negative": None}]
+    assert read_rows(task, in_memory(held)).texts == rows.texts
     task = find_task("nli_pairs")
     nli = (
         "premise,hypothesis,label\np,e1,entailment\np,n,neutral\nq,e3,entailment\np,c,contradiction\np,e2,entailment\n"
