@@ -210,7 +210,6 @@ ROOMS = (
     {
         "",
         "samples",
-        "captured_output",
         "options",
         "quantize.schemes",
         "scheme_rules",

@@ -87,7 +87,7 @@ REPLACED = {
     "kerasbert/text/wordpiece_graph.py": GIVEN,
     "kerasbert/text/words_graph.py": GIVEN,
     "mobile/golden.py": GIVEN,
-    "mobile/captured_output.py": "what a library printed",
+    "kerasbert/captured_output.py": "what a library printed",
     "mobile/tensor_names.py": "a name that only tools read",
     "mobile/runtime/stored_index.py": "half of a surrogate pair; a damaged file",
     "mobile/runtime/native/__init__.py": "a message of the C core",

@@ -9,11 +9,13 @@ import contextlib
 import dataclasses
 import functools
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import keras
 import tensorflow as tf
 
+from kerasbert.captured_output import captured
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers import random
@@ -84,12 +86,14 @@ class StepCore:
         self.variables = [variable.value for variable in self.variables_of_model]
         plain = not self.fused and on_cpu(strategy) and not tf.config.functions_run_eagerly()
         self.open_shapes = compilation.open_shapes if plain else ()
-        self.elements = compilation.elements
+        self.elements = compilation.elements and bool(self.open_shapes)
         # One graph per shape of a batch for the gradients, or one of open lengths; one in all for the optimizer
         self.backward: dict[tuple, Callable] = {}
         alone = strategy.num_replicas_in_sync == 1 and not loss_scaling and not getattr(optimizer, "one_kernel", False)
         # partials: TensorFlow counts traces by the code of a function and would warn of too many, of several runs too
         compiled = alone and compilation.update
+        if compiled or self.fused or self.elements:
+            _silence_compiler()
         # by itself a product with 1 is a pass over all gradients; in a compiled program it costs nothing
         self.clips_first = on_cpu(strategy) and not compiled
         self.clipped = tf.function(functools.partial(self._clipped), autograph=False)
@@ -263,7 +267,7 @@ class StepCore:
     def scope(self, rows) -> Iterator[None]:
         """Where the losses of these rows are computed: with the update's random numbers, fused where that is asked for."""
         words = random.key(self.seed, "dropout", tf.cast(self.optimizer.iterations.value, tf.int32))
-        with fusion(self.fused, SMALL, self.elements and bool(self.open_shapes)), random.scope(words, rows):
+        with fusion(self.fused, SMALL, self.elements), random.scope(words, rows):
             yield
 
     def weighed(self, sums, counts) -> Tensor:
@@ -290,6 +294,17 @@ class StepCore:
         with self.scope(batch["row"]):
             batch = self.program.perturbed(batch)
         return self.program.passes(batch, differentiate)
+
+
+@functools.cache
+def _silence_compiler() -> None:
+    """Have XLA say where nobody sees it that it compiles, a line that each process gets once, with one about the log itself."""
+    with captured((2,)) as read:
+        tf.function(lambda x: x + 1.0, jit_compile=True, autograph=False)(0.0)
+        said = read().splitlines(keepends=True)
+    for line in said:  # another thread's
+        if not any(known in line for known in ("Compiled cluster using XLA", "absl::InitializeLog", "XLA service")):
+            sys.stderr.write(line)
 
 
 def on_cpu(strategy: tf.distribute.Strategy) -> bool:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kerasbert import registry
+from kerasbert.captured_output import captured
 from kerasbert.errors import InputError
 from kerasbert.export.bundle import LOGITS, ROLES, STEP, Signature
 from kerasbert.inputs import Input, Tensor
 from kerasbert.layers.cache import FIXED
-from ..captured_output import captured
 from ..tflite import buckets, convert
 
 if TYPE_CHECKING:

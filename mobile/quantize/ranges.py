@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from kerasbert.captured_output import captured
 from kerasbert.errors import InputError, no_file
 from kerasbert.tasks.base import Task
 from .. import samples
-from ..captured_output import captured
 from ..options import Given
 from ..tflite import buckets, repack
 from ..tflite.repack import SubGraphT

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from kerasbert.captured_output import captured
 from kerasbert.errors import InputError
-from ..captured_output import captured
 from ..tflite import buckets, repack
 from ..tflite import weights as parts
 from ..tflite.repack import ModelT

@@ -6,9 +6,9 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kerasbert.captured_output import captured
 from kerasbert.errors import InputError
 from kerasbert.inputs import TEXT, Input
-from ..captured_output import captured
 from ..quantize.schemes import SCHEMES
 from . import buckets, repack
 

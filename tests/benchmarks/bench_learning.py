@@ -43,7 +43,10 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "nomic-bert": ({"finetuning_rate": 2e-3}, "at 1e-3 the loss of its training rows is still 0.62 after three epochs"),
     **dict.fromkeys(("bert-wwm", "ernie", "ib-bert", "deberta-v2", "megatron-bert"), (AS_WIDE, NARROW)),
-    "elmo": ({"updates": 800, "rate": 1e-3}, "at 6e-3 its cells stay at their clips: its vectors are the same for all texts"),
+    "elmo": (
+        {"updates": 800, "rate": 1e-3},
+        "at 6e-3 its cells stay at their clips: its vectors are the same for all texts",
+    ),
     "quick-thoughts": ({"finetuning_rate": 3e-3}, "at 1e-3 the loss of its training rows falls slowly"),
     **dict.fromkeys(("t5", "mt5", "umt5"), (RELATIVE, SCALED)),
     "electra": (

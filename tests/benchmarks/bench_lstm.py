@@ -19,9 +19,9 @@ import numpy as np
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
+from kerasbert.captured_output import captured
 from kerasbert.layers import backend
 from kerasbert.layers.recurrent import GRU, LSTM, ResetBeforeGRU
-from kerasbert.mobile.captured_output import captured
 from kerasbert.mobile.tflite.convert import converted
 
 UNITS, LENGTH = 128, 64

@@ -1,6 +1,6 @@
-"""Keep what converters print to themselves, and hand it out when something fails.
+"""Keep what converters and compilers print to themselves, and hand it out when something fails.
 
-For the tools that make files. It redirects the whole process's output, which `kerasbert.mobile.runtime` must not do in
+For what makes files and trains. It redirects the whole process's output, which `kerasbert.mobile.runtime` must not do in
 a process that serves.
 """
 
@@ -9,17 +9,20 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 _TURN = threading.RLock()  # two at once would each put the other's temporary file back as the process's output
 
 
 @contextlib.contextmanager
-def captured() -> Iterator[Callable[[], str]]:
+def captured(numbers: Sequence[int] = (1, 2)) -> Iterator[Callable[[], str]]:
     """Send the process's stdout and stderr to a temporary file; the value reads what arrived there.
 
     Converters log to the file descriptors, below Python's sys.stderr. Threads take turns; what other threads print
     meanwhile arrives in the file too.
+
+    Args:
+        numbers: the file descriptors.
     """
     with _TURN, tempfile.TemporaryFile() as file:
 
@@ -30,7 +33,7 @@ def captured() -> Iterator[Callable[[], str]]:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-        kept = [(number, os.dup(number)) for number in (1, 2) if _is_open(number)]
+        kept = [(number, os.dup(number)) for number in numbers if _is_open(number)]
         try:
             for number, _ in kept:
                 os.dup2(file.fileno(), number)
