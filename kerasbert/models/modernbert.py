@@ -102,7 +102,7 @@ class LocalAttention(RotaryAttention):
             places = ops.expand_dims(scoring, -1)
             of_query = places if queries is None else select(places, queries)
             near = visibility.bias(ops.abs(of_query - ops.expand_dims(scoring, 1)) <= self.window // 2)
-            bias = near if bias is None else bias + near
+            bias = near if bias is None else ops.cast(bias, "float32") + near
         return super().placed(query, key, value, bias, scoring=scoring, queries=queries, **at)
 
     def get_config(self) -> Json:
