@@ -1,5 +1,6 @@
 """Tables whose choices stand in columns of their own (A, B, C, D; choice1, ...; option_a, ...) -> rows with a list of choices."""
 
+import itertools
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,22 +48,16 @@ def _series(names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
             stem, end = match[1].lower(), match[2].lower()
             held.setdefault((stem, end.isdecimal()), {}).setdefault(str(int(end)) if end.isdecimal() else end, name)
     for (stem, numbered), ends in held.items():
-        first = [each for each in ("0", "1") if each in ends][:1] if numbered else ["a"]
-        for start in first:
-            wanted = map(str, range(int(start), 100)) if numbered else iter(string.ascii_lowercase)
-            found = []
-            for end in wanted:
-                if end not in ends:
-                    break
-                found.append(ends[end])
-            if len(found) > 1:
-                yield stem, found
+        wanted = map(str, range(0 if "0" in ends else 1, 100)) if numbered else iter(string.ascii_lowercase)
+        found = [ends[end] for end in itertools.takewhile(ends.__contains__, wanted)]
+        if len(found) > 1:
+            yield stem, found
 
 
 def gathered(task: Task, source: Source, rows: list[NumberedRow], labelled: bool) -> list[NumberedRow]:
     """The rows with a list of choices, and where they are labelled the number of the right one from 0; told in one line.
 
-    None where no columns look like choices. An empty cell is no choice.
+    Nothing where no columns look like choices. An empty cell is no choice.
 
     Raises:
         InputError: a row of fewer than two choices; labels that no reading fits, or that two readings understand otherwise.
@@ -97,7 +92,7 @@ def _empty(value: object) -> bool:
 
 
 def _name(value: str, columns: Sequence[str], choices: Mapping[str, str]) -> str | None:
-    letter = string.ascii_uppercase.find(value.upper()) if len(value) == 1 and value else -1
+    letter = string.ascii_uppercase.find(value.upper()) if len(value) == 1 else -1
     same = next((name for name in columns if name.strip().lower() == value.lower()), None)
     return same or (columns[letter] if 0 <= letter < len(columns) else None)
 
@@ -134,7 +129,7 @@ def _right(
 ) -> tuple[str, list[str]]:
     """How the labels are understood, and the column of each right choice: the one reading that fits all rows."""
     fits: dict[str, list[str]] = {}
-    furthest, wrong = -1, 0
+    wrong = 0  # the row that the reading which fits the most rows stops at
     for how, read in READINGS.items():
         found = []
         for value, choices in zip(values, held):
@@ -144,8 +139,7 @@ def _right(
             found.append(name)
         if len(found) == len(values):
             fits[how] = found
-        elif len(found) > furthest:
-            furthest, wrong = len(found), len(found)
+        wrong = max(wrong, len(found))
     if not fits:
         raise InputError(
             f"{where(source, lines[wrong])}: label {values[wrong]!r:.60} (column {task.label!r}) is no choice, expected {NAME}"
