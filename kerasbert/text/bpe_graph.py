@@ -1,6 +1,6 @@
 """Byte-level BPE in the graph, ids and character offsets equal to `bpe.BytePairEncoding`.
 
-Code points -> classes (one gather) -> words by GPT-2's expression as comparisons of neighbours -> each different word of
+Code points -> classes (one gather) -> words (`bpe_words_graph`) -> each different word of
 the batch once -> merges, one rank per word and round, for all words together. A word that is a piece needs no merging.
 """
 
@@ -10,22 +10,11 @@ import tensorflow as tf
 from kerasbert.inputs import Tensor
 from kerasbert.text.added_graph import GraphMatcher, Segments
 from kerasbert.text.bpe import BLANK, BYTES, BytePairEncoding, MergeTokenizer
+from kerasbert.text.bpe_words import SPLITS
+from kerasbert.text.bpe_words_graph import class_table, word_starts
 from kerasbert.text.graph import GraphTokenizer
-from kerasbert.text.normalize import TABLES
 
-OTHER, LETTER, NUMBER, SPACE = range(4)
 NEVER = np.iinfo(np.int32).max  # rank of a pair that is not merged
-LIMIT = 0x110000
-
-
-def class_table() -> tuple[np.ndarray, np.ndarray]:
-    """Code point -> class, in two levels: blocks [LIMIT / 256] int32 (where a block begins), entries [n] int32."""
-    table = np.full(LIMIT, OTHER, np.int32)
-    for number, bounds in ((LETTER, TABLES.letters), (NUMBER, TABLES.numbers), (SPACE, TABLES.blanks)):
-        for first, end in zip(bounds[::2], bounds[1::2]):
-            table[first:end] = number
-    entries, blocks = np.unique(table.reshape(-1, 256), axis=0, return_inverse=True)
-    return blocks.reshape(-1).astype(np.int32) * 256, entries.reshape(-1)
 
 
 class MergeGraph(GraphTokenizer):
@@ -110,6 +99,7 @@ class BytePairGraph(MergeGraph):
     def __init__(self, tokenizer: BytePairEncoding) -> None:
         super().__init__(tokenizer)
         self._prefix = tokenizer.add_prefix_space
+        self._digits = SPLITS[tokenizer.split].digits
         pieces = [piece if all(c in BYTES for c in piece) else "" for piece in tokenizer.vocabulary]
         blocks, entries = class_table()
         with tf.init_scope():
@@ -191,7 +181,9 @@ class BytePairGraph(MergeGraph):
         return tf.gather(self._bytes, _utf8_bytes(codes)), tf.repeat(words.value_rowids(), _utf8_widths(codes))
 
     def _ids(self, codes: tf.RaggedTensor) -> tf.RaggedTensor:
-        begins = self._word_starts(codes.flat_values, codes.row_splits)
+        flat = codes.flat_values
+        kinds = tf.gather(self._entries, tf.gather(self._blocks, tf.bitwise.right_shift(flat, 8)) + (flat & 255))
+        begins = word_starts(self._digits, flat, kinds, codes.row_splits)
         words = tf.RaggedTensor.from_row_starts(codes.flat_values, tf.where(begins)[:, 0], validate=False)
         # the number of words before each row
         before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int64))], 0)
@@ -199,38 +191,6 @@ class BytePairGraph(MergeGraph):
         tokens = tf.gather(tokens, index)
         splits = tf.gather(tokens.row_splits, tf.gather(before, codes.row_splits))
         return tf.RaggedTensor.from_row_splits(tokens.flat_values, splits, validate=False)
-
-    def _word_starts(self, codes: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
-        """Whether [n] a word of GPT-2's expression begins at each code point. Rows begin at `splits`."""
-        count = tf.size(codes)
-        kind = tf.gather(self._entries, tf.gather(self._blocks, tf.bitwise.right_shift(codes, 8)) + (codes & 255))
-        row = tf.cast(tf.ragged.row_splits_to_segment_ids(splits), tf.int32)
-
-        def shifted(values: tf.Tensor, by: int, fill: int) -> tf.Tensor:
-            """values[i + by], `fill` outside."""
-            ends = tf.fill([abs(by)], tf.constant(fill, values.dtype))
-            return tf.concat([ends, values], 0)[:count] if by < 0 else tf.concat([values, ends], 0)[by:]
-
-        new_row = row != shifted(row, -1, -1)
-        before = tf.where(new_row, -1, shifted(kind, -1, -1))
-        after_blank = (before == SPACE) & (shifted(codes, -1, 0) == 0x20)
-        last = row != shifted(row, 1, -1)
-        blank = kind == SPACE
-        begins = tf.where(
-            blank,
-            # a run of blanks gives its last one to the next word, if there is one
-            (before != SPACE) | (~last & (shifted(kind, 1, SPACE) != SPACE)),
-            (before != kind) & ~after_blank,
-        )
-        # 's 't 're 've 'm 'll 'd: only where the apostrophe begins a word
-        quote = (codes == 0x27) & begins
-        one, two = (tf.where(shifted(row, by, -1) == row, shifted(codes, by, 0), 0) for by in (1, 2))
-        short = quote & tf.reduce_any(one[:, None] == [ord(c) for c in "stmd"], 1)
-        pair = one * 256 + two
-        long = quote & tf.reduce_any(pair[:, None] == [ord(a) * 256 + ord(b) for a, b in ("re", "ve", "ll")], 1)
-        inside = shifted(short | long, -1, False) | shifted(long, -2, False)
-        ended = shifted(short, -2, False) | shifted(long, -3, False)
-        return (begins & ~inside) | ended | new_row
 
 
 def _utf8_widths(codes: tf.Tensor) -> tf.Tensor:
@@ -256,7 +216,7 @@ def _whole_words(tokenizer: MergeTokenizer) -> tuple[list[str], list[int]]:
     words, ids = [], []
     for i, piece in enumerate(tokenizer.vocabulary):
         word = None if i in tokenizer.special_ids else tokenizer.whole(piece)
-        if word and tokenizer._merge(tokenizer.symbols(word)) == [i]:
+        if word and tokenizer._word_ids(word) == [i]:
             words.append(word)
             ids.append(i)
     return words or [""], ids or [-1]

@@ -360,6 +360,6 @@ def _from_merges(file: File, ids: dict, lowercase: bool | None) -> MergeTokenize
         tokenizer = hf.within_words(pieces, merges, added, beside=beside)
     else:
         prefix = beside.flag("add_prefix_space", False)
-        tokenizer = hf.byte_level(pieces, merges, prefix, added, beside)
+        tokenizer = hf.byte_level(pieces, merges, {"add_prefix_space": prefix}, added, beside)
     tokenizer.not_used = beside.left_over(hf.CONFIG_OF_KIND[tokenizer.kind])
     return tokenizer

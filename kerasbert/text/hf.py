@@ -8,6 +8,7 @@ from kerasbert.storage.json_view import Json, JsonMap, JsonView
 from kerasbert.text import bpe, wordpiece
 from kerasbert.text.base import PARTS, Tokenizer
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
+from kerasbert.text.bpe_words import SPLITS, named
 from kerasbert.text.hf_added import ordinary, token_entry, with_added
 from kerasbert.text.hf_beside import Beside
 from kerasbert.text.hf_template import renamed, template_of
@@ -44,7 +45,7 @@ OF_KIND = {
         "model.fuse_unk": "nothing is unknown",
         "model.byte_fallback": "nothing is unknown",
         "pre_tokenizer.trim_offsets": "offsets leave blanks out, always",
-        "pre_tokenizer.pretokenizers.0.trim_offsets": "offsets leave blanks out, always",
+        "pre_tokenizer.pretokenizers.*.trim_offsets": "offsets leave blanks out, always",
     },
 }
 NFC = "normalizer's NFC (tokenizer.json)"
@@ -123,7 +124,7 @@ def _check_decoder(content: Mapping, kind: str) -> None:
 def byte_level(
     pieces: list[str],
     merges: list,
-    add_prefix_space: bool,
+    words: JsonMap,
     tokens: Sequence[Mapping] = (),
     beside: Beside | None = None,
     template: tuple[str, str] | None = None,
@@ -131,6 +132,7 @@ def byte_level(
     """With RoBERTa's special tokens, BERT's or GPT-2's one where the vocabulary has those, or with those that files name.
 
     Args:
+        words: `add_prefix_space` and, where they are not the usual ones, `split` and `ignore_merges`.
         tokens: as `hf_added.with_added` gives them. template: the file's; None for the family's.
     """
     beside, known = Beside() if beside is None else beside, set(pieces)
@@ -152,9 +154,7 @@ def byte_level(
     else:
         template = beside.template(template)
     extra = ordinary(tokens, specials.values())
-    return BytePairEncoding(
-        pieces, merges, add_prefix_space=add_prefix_space, specials=specials, template=template, added=extra
-    )
+    return BytePairEncoding(pieces, merges, **words, specials=specials, template=template, added=extra)
 
 
 def within_words(
@@ -274,18 +274,50 @@ def _merges(merges: object) -> list:
 
 def _byte_level(content: JsonView, large: dict, tokens: list, beside: Beside) -> BytePairEncoding:
     kind, model = "byte-level BPE as in GPT-2 and RoBERTa", content["model"]
-    level = only_step(content.get("pre_tokenizer"), "pretokenizers", "pre_tokenizer", "ByteLevel", kind)
+    level, split = _level_of(content, kind)
     expect(
-        ("pre_tokenizer.use_regex", level.get("use_regex", True), True),
         ("normalizer", None if _composes(content, beside) else content.get("normalizer"), None),
         ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
-        ("model.ignore_merges", model.get("ignore_merges", False), False),
         kind=kind,
     )
     pieces, added = with_added(_ids(large["vocab"]), tokens)
+    words = {"split": split, "ignore_merges": field(model, "ignore_merges", bool, "model", False)}
     prefix = beside.settled("add_prefix_space", field(level, "add_prefix_space", bool, "pre_tokenizer", True))
     template = template_of(content.get("post_processor"), pieces)
-    return byte_level(pieces, _merges(large["merges"]), bool(prefix), added, beside, template)
+    if prefix and split != "gpt2":
+        raise InputError(
+            f"add_prefix_space is true beside the split {split!r}, expected false: a blank would stand before every word"
+        )
+    words["add_prefix_space"] = bool(prefix)
+    return byte_level(pieces, _merges(large["merges"]), words, added, beside, template)
+
+
+def _level_of(content: JsonView, kind: str) -> tuple[Mapping, str]:
+    """The ByteLevel step, and the name of the split: its own, or that of the step before it."""
+    found = list(steps(content.get("pre_tokenizer"), "pretokenizers", "pre_tokenizer"))
+    if [step["type"] for step in found] != ["Split", "ByteLevel"]:
+        level = only_step(content.get("pre_tokenizer"), "pretokenizers", "pre_tokenizer", "ByteLevel", kind)
+        expect(("pre_tokenizer.use_regex", level.get("use_regex", True), True), kind=kind)
+        return level, "gpt2"
+    split, level = found
+    expression = field(split, "pattern", dict, "pre_tokenizer", {}).get("Regex")
+    name = named(expression)
+    if name is None:
+        raise InputError(
+            f"pre_tokenizer splits at {short(expression)}, expected the expression of {', '.join(SPLITS)}: other words would be "
+            "merged"
+        )
+    # both keep what the expression finds, and it finds all of a text
+    ways = (("Isolated", False), ("Removed", True))
+    way = split.get("behavior"), split.get("invert", False)
+    if way not in ways:
+        raise InputError(f"pre_tokenizer's Split has behavior and invert {way}, expected {ways[0]} or {ways[1]}")
+    expect(
+        ("pre_tokenizer.use_regex", level.get("use_regex", True), False),
+        ("pre_tokenizer.add_prefix_space", level.get("add_prefix_space", True), False),
+        kind=kind,
+    )
+    return level, name
 
 
 def _composes(content: JsonView, beside: Beside) -> bool:

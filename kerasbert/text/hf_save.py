@@ -7,6 +7,7 @@ from kerasbert.errors import InputError
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.bert_words import BertWords
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
+from kerasbert.text.bpe_words import SPLITS
 from kerasbert.text.charsmap import Charsmap
 from kerasbert.text.sentencepiece import NORMAL
 from kerasbert.text.template import Item
@@ -119,12 +120,18 @@ def _wordpiece_parts(tokenizer: WordPiece) -> dict:
 
 
 def _byte_level_parts(tokenizer: BytePairEncoding) -> dict:
-    level = {"add_prefix_space": tokenizer.add_prefix_space, "trim_offsets": True, "use_regex": True}
+    usual = tokenizer.split == "gpt2"
+    level = {"add_prefix_space": tokenizer.add_prefix_space, "trim_offsets": True, "use_regex": usual}
+    splitter: dict = {"type": "ByteLevel"} | level
+    if not usual:
+        expression = {"Regex": SPLITS[tokenizer.split].expression}
+        split = {"type": "Split", "pattern": expression, "behavior": "Isolated", "invert": False}
+        splitter = {"type": "Sequence", "pretokenizers": [split, splitter]}
     return {
         "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel"} | level,
-        "decoder": {"type": "ByteLevel"} | level,
-        "model": _bpe_model(tokenizer, None, ""),
+        "pre_tokenizer": splitter,
+        "decoder": {"type": "ByteLevel"} | level | {"use_regex": True},
+        "model": _bpe_model(tokenizer, None, "") | {"ignore_merges": tokenizer.ignore_merges},
     }
 
 

@@ -86,12 +86,11 @@ static kb_status read_merges(kb_tokenizer *t, kb_text text, kb_message *message)
 }
 
 kb_status kb_bpe_open(kb_tokenizer *t, kb_text merges, kb_message *message) {
-  uint32_t alphabet[256];
   size_t i, k;
-  kb_byte_alphabet(alphabet);
+  kb_byte_alphabet(t->alphabet);
   for (i = 0; i < 256; i++) {
     uint8_t bytes[4];
-    kb_text key = {(const char *)bytes, kb_utf8(alphabet[i], bytes)};
+    kb_text key = {(const char *)bytes, kb_utf8(t->alphabet[i], bytes)};
     t->bytes[i] = kb_map_find(&t->ids, key);
     if (t->bytes[i] < 0) return kb_fail(message, KB_DAMAGED, "the vocabulary has no piece for the byte 0x%02lx", (unsigned long)i);
   }
@@ -106,20 +105,63 @@ kb_status kb_bpe_open(kb_tokenizer *t, kb_text merges, kb_message *message) {
   return read_merges(t, merges, message);
 }
 
+/* The class of a code point: KB_F_LETTER, KB_F_NUMBER, KB_F_BLANK or 0. */
+static uint32_t class_of(uint32_t code) { return kb_flags(code) & (KB_F_LETTER | KB_F_NUMBER | KB_F_BLANK); }
+
+static int ends_line(uint32_t code) { return code == '\n' || code == '\r'; }
+
+static uint32_t small(uint32_t code) { return code >= 'A' && code <= 'Z' ? code + 32 : code == 0x17F ? 's' : code; }
+
+/* How many characters behind an apostrophe belong to it: 's 't 'm 'd 're 've 'll; 0: none. */
+static size_t contraction(uint32_t a, uint32_t b) {
+  if (a == 's' || a == 't' || a == 'm' || a == 'd') return 1;
+  return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 2 : 0;
+}
+
 /* The end of the word of GPT-2's expression that begins at codes[at]. */
-static size_t word_end(const uint32_t *codes, size_t at, size_t count) {
+static size_t gpt2_end(const uint32_t *codes, size_t at, size_t count) {
   size_t i = at;
   uint32_t kind;
   if (codes[at] == '\'' && at + 1 < count) {
-    uint32_t a = codes[at + 1], b = at + 2 < count ? codes[at + 2] : 0;
-    if (a == 's' || a == 't' || a == 'm' || a == 'd') return at + 2;
-    if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l')) return at + 3;
+    size_t more = contraction(codes[at + 1], at + 2 < count ? codes[at + 2] : 0);
+    if (more > 0) return at + 1 + more;
   }
   if (codes[i] == ' ' && i + 1 < count && !(kb_flags(codes[i + 1]) & KB_F_BLANK)) i++;
-  kind = kb_flags(codes[i]) & (KB_F_LETTER | KB_F_NUMBER | KB_F_BLANK);
-  for (i++; i < count && (kb_flags(codes[i]) & (KB_F_LETTER | KB_F_NUMBER | KB_F_BLANK)) == kind; i++) continue;
+  kind = class_of(codes[i]);
+  for (i++; i < count && class_of(codes[i]) == kind; i++) continue;
   if (kind == KB_F_BLANK && i < count && i - at > 1) i--; /* the last blank belongs to the next word */
   return i;
+}
+
+/* The same of tiktoken's, whose numbers have so many digits at most. */
+static size_t tiktoken_end(const uint32_t *codes, size_t at, size_t count, size_t digits) {
+  size_t i = at, line = 0;
+  uint32_t kind = class_of(codes[at]), next = at + 1 < count ? class_of(codes[at + 1]) : KB_F_BLANK;
+  if (codes[at] == '\'' && at + 1 < count) {
+    size_t more = contraction(small(codes[at + 1]), at + 2 < count ? small(codes[at + 2]) : 0);
+    if (more > 0) return at + 1 + more;
+  }
+  if (kind == KB_F_LETTER || (next == KB_F_LETTER && kind != KB_F_NUMBER && !ends_line(codes[at]))) {
+    for (i++; i < count && class_of(codes[i]) == KB_F_LETTER; i++) continue;
+    return i;
+  }
+  if (kind == KB_F_NUMBER) {
+    while (i < count && i - at < digits && class_of(codes[i]) == KB_F_NUMBER) i++;
+    return i;
+  }
+  if (kind == 0 || (codes[at] == ' ' && next == 0)) {
+    for (i++; i < count && class_of(codes[i]) == 0; i++) continue;
+    while (i < count && ends_line(codes[i])) i++;
+    return i;
+  }
+  for (; i < count && class_of(codes[i]) == KB_F_BLANK; i++)
+    if (ends_line(codes[i])) line = i + 1;
+  if (line > 0) return line;
+  return i < count && i - at > 1 ? i - 1 : i; /* the last blank belongs to the next word */
+}
+
+static size_t word_end(const kb_tokenizer *t, const uint32_t *codes, size_t at, size_t count) {
+  return t->digits == 0 ? gpt2_end(codes, at, count) : tiktoken_end(codes, at, count, t->digits);
 }
 
 /* ---- merging ---- */
@@ -202,10 +244,24 @@ static size_t merge_long(const kb_tokenizer *t, kb_work *w, int32_t *symbols, si
 
 /* ---- words ---- */
 
+/* The piece that is w->word; -1: none. */
+static int32_t whole_word(const kb_tokenizer *t, kb_work *w) {
+  size_t i;
+  int32_t id;
+  kb_text piece;
+  w->text.count = 0;
+  for (i = 0; i < w->word.count; i++) kb_push_utf8(&w->text, t->alphabet[w->word.data[i]]);
+  if (w->text.failed) return -1;
+  piece.data = (const char *)w->text.data, piece.size = w->text.count;
+  id = kb_map_find(&t->ids, piece);
+  return id >= 0 && !t->special[id] && !t->absent[id] ? id : -1;
+}
+
 /* Pushes the ids of w->word. */
 static int word_ids(const kb_tokenizer *t, kb_work *w) {
   size_t i, n = w->word.count, begin = w->ids.count;
   struct kb_slot *slot = NULL;
+  int32_t whole;
   if (n <= CACHED && w->slots != NULL) {
     uint64_t key = 0xcbf29ce484222325u;
     for (i = 0; i < n; i++) key = (key ^ w->word.data[i]) * 0x100000001b3u;
@@ -219,7 +275,8 @@ static int word_ids(const kb_tokenizer *t, kb_work *w) {
   }
   if (!kb_ints_room(&w->ids, begin + n)) return 0;
   for (i = 0; i < n; i++) w->ids.data[begin + i] = t->bytes[w->word.data[i]];
-  n = n <= SHORT ? merge_short(t, w->ids.data + begin, n) : merge_long(t, w, w->ids.data + begin, n);
+  if (t->ignore_merges && (whole = whole_word(t, w)) >= 0) w->ids.data[begin] = whole, n = 1;
+  else n = n <= SHORT ? merge_short(t, w->ids.data + begin, n) : merge_long(t, w, w->ids.data + begin, n);
   if (n == 0) return 0;
   w->ids.count = begin + n;
   if (slot != NULL && n <= 8) {
@@ -275,7 +332,7 @@ kb_status kb_bpe_plain(const kb_tokenizer *t, kb_work *w, const uint32_t *codes,
     codes = w->scratch.data, count++;
   }
   for (at = 0; at < count;) {
-    size_t end = word_end(codes, at, count), i, k, before = w->ids.count;
+    size_t end = word_end(t, codes, at, count), i, k, before = w->ids.count;
     w->word.count = w->sources.count = 0;
     for (i = at; i < end; i++) {
       size_t was = w->word.count;

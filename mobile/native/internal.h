@@ -256,7 +256,9 @@ struct kb_tokenizer {
   uint32_t inside; /* node of "##" */
   uint16_t ascii[128]; /* 0 dropped, 32 a blank, else the character; 256 more of one that is a word */
   /* bpe */
-  uint8_t add_prefix_space;
+  uint8_t add_prefix_space, ignore_merges;
+  size_t digits; /* of a word at most; 0: GPT-2's words */
+  uint32_t alphabet[256];
   int32_t bytes[256]; /* ids; of unigram those of byte pieces */
   kb_pair *merges;
   size_t merges_room;

@@ -298,12 +298,21 @@ static kb_status open_wordpiece(kb_tokenizer *t, const kb_json *json, uint32_t s
 }
 
 static kb_status open_bpe(kb_tokenizer *t, const kb_json *json, uint32_t settings, const kb_file *files, size_t count, kb_message *message) {
-  static const char *const names[] = {"add_prefix_space", "specials", "template", "added", NULL};
+  static const char *const names[] = {"add_prefix_space", "split", "ignore_merges", "specials", "template", "added", NULL};
+  uint32_t split;
   kb_text vocabulary = {NULL, 0}, merges = {NULL, 0};
   kb_status status;
   t->kind = "bpe", t->plain = t->formed = kb_bpe_plain;
   if (settings && (status = only(json, settings, names, message)) != KB_OK) return status;
   if (settings && (status = flag(json, settings, "add_prefix_space", &t->add_prefix_space, message)) != KB_OK) return status;
+  if (settings && (status = flag(json, settings, "ignore_merges", &t->ignore_merges, message)) != KB_OK) return status;
+  split = settings ? kb_json_get(json, settings, "split") : 0;
+  if (split) {
+    const kb_text name = json->nodes[split].text;
+    if (json->nodes[split].type != KB_STRING || !(kb_is(name, "gpt2") || kb_is(name, "llama3") || kb_is(name, "qwen2")))
+      return kb_fail(message, KB_UNSUPPORTED, "the split '%s', expected gpt2, llama3 or qwen2", kb_show(name).text);
+    t->digits = kb_is(name, "gpt2") ? 0 : kb_is(name, "qwen2") ? 1 : 3;
+  }
   if ((status = needed(files, count, "vocab.json", &vocabulary, message)) != KB_OK) return status;
   if ((status = needed(files, count, "merges.txt", &merges, message)) != KB_OK) return status;
   if ((status = read_object(t, vocabulary, message)) != KB_OK) return status;

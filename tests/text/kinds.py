@@ -4,12 +4,13 @@ import json
 from functools import cache
 
 import sentencepiece
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from kerasbert.text import BytePairEncoding, Tokens, Unigram, load_tokenizer
 from kerasbert.text.added import AddedToken
 from kerasbert.text.base import Tokenizer as Base
 from kerasbert.text.bpe import SPECIALS, MergeTokenizer
+from kerasbert.text.bpe_words import SPLITS
 from kerasbert.text.sentencepiece import write_model
 from kerasbert.text.train_bpe import train_bpe, train_word_bpe
 from kerasbert.text.train_unigram import train_unigram
@@ -29,6 +30,14 @@ def lines() -> list[str]:
 def small_bpe(add_prefix_space: bool = False) -> BytePairEncoding:
     """600 pieces."""
     return train_bpe(lines(), 600, add_prefix_space=add_prefix_space)
+
+
+@cache
+def split_bpe(split: str) -> BytePairEncoding:
+    """`small_bpe` with another split, and with pieces that only `ignore_merges` gives."""
+    made = small_bpe()
+    merges = [merge for i, merge in enumerate(made.merges) if i % 5]
+    return BytePairEncoding(made.vocabulary, merges, **made.settings() | {"split": split, "ignore_merges": True})
 
 
 @cache
@@ -92,8 +101,13 @@ def shared_unigram(name: str) -> Unigram:
 def byte_level_reference(tokenizer: BytePairEncoding) -> Tokenizer:
     """Hugging Face's ByteLevel + BPE with RoBERTa's offsets."""
     ids = {piece: i for i, piece in enumerate(tokenizer.vocabulary)}
-    reference = Tokenizer(models.BPE(ids, list(tokenizer.merges)))
+    reference = Tokenizer(models.BPE(ids, list(tokenizer.merges), ignore_merges=tokenizer.ignore_merges))
     reference.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=tokenizer.add_prefix_space)
+    if tokenizer.split != "gpt2":
+        split = pre_tokenizers.Split(Regex(SPLITS[tokenizer.split].expression), "isolated")
+        reference.pre_tokenizer = pre_tokenizers.Sequence(
+            [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
     reference.post_processor = processors.RobertaProcessing(
         ("</s>", tokenizer.sep_id),
         ("<s>", tokenizer.cls_id),

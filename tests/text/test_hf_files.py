@@ -165,7 +165,6 @@ def test_byte_level_files_of_composed_texts_are_read_and_it_is_told(tmp_path):
         ),
         (byte_level, {"normalizer": {"type": "Lowercase"}}, "normalizer is .*Lowercase.*, expected None"),
         (byte_level, {"model__dropout": 0.1}, "model.dropout is 0.1, expected none"),
-        (byte_level, {"model__ignore_merges": True}, "model.ignore_merges is True, expected False"),
         (byte_level, {"model__byte_map": [1]}, r"model.byte_map is \[1\], which is not known here and may change ids"),
         (byte_level, {"decoder": {"type": "Metaspace"}}, "decoder.type is 'Metaspace', expected ByteLevel"),
         (wordpiece, {"normalizer__squeeze": 1}, "normalizer.squeeze is 1, which is not known here"),

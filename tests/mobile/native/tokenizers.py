@@ -11,7 +11,7 @@ from kerasbert.text.added import AddedToken
 from kerasbert.text.sentencepiece import CONTROL
 from kerasbert.text.wordpiece import SPECIALS
 from tests.support import shared
-from tests.text.kinds import SENTENCEPIECE, gpt2_bpe, shared_unigram, small_bpe, small_unigram
+from tests.text.kinds import SENTENCEPIECE, gpt2_bpe, shared_unigram, small_bpe, small_unigram, split_bpe
 from tests.text.strings import generate
 
 NEW = ("@USER", "[E1]", "Élan", "foo bar")
@@ -81,6 +81,8 @@ SMALL = {
         template=("[MASK] $A [CLS]:2", "$A [SEP] [SEP] $B:1"),
     ),
     "bpe": lambda: small_bpe(),
+    "bpe llama3 added": lambda: with_added(split_bpe("llama3")),
+    "bpe qwen2": lambda: split_bpe("qwen2"),
     "bpe space added": lambda: with_added(small_bpe(True)),
     "unigram": lambda: small_unigram(),
     "unigram lower added": lambda: with_added(small_unigram(True)),
