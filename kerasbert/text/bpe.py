@@ -86,9 +86,13 @@ class MergeTokenizer(Tokenizer):
         from kerasbert.storage.files import write_atomic, write_json
 
         write_json(Path(directory) / "vocab.json", self._ids)
-        lines = ["#version: 0.2", *(" ".join(merge) for merge in self.merges)]
+        lines = ["#version: 0.2", *self._merge_lines()]
         write_atomic(Path(directory) / "merges.txt", "\n".join(lines) + "\n")
         write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
+
+    def _merge_lines(self) -> Iterable[str]:
+        """What merges.txt holds."""
+        return map(" ".join, self.merges)
 
     def renumbered(self, ids: Iterable[int]) -> "MergeTokenizer":
         """The tokenizer with these pieces alone, in this order."""

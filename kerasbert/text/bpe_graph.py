@@ -29,7 +29,7 @@ class MergeGraph(GraphTokenizer):
         with tf.init_scope():
             self._merged = tf.constant(tokenizer._merged or [0], tf.int32)
             self._ranks = lookup(pairs, ranks, NEVER)
-            self._one_by_one = not _in_order(tokenizer)
+            self._together = tf.constant(_together(tokenizer) or [True])
             self._whole = lookup(words, word_ids, -1)
 
     def symbols(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -40,6 +40,15 @@ class MergeGraph(GraphTokenizer):
         """Words [W] -> ids [D, (tokens)] of the different ones, and which [W] int64 each is."""
         different, index = tf.unique(words, out_idx=tf.int64)
         return self._merge(different), index
+
+    def _of_words(self, words: tf.RaggedTensor, begins: tf.Tensor, splits: tf.Tensor) -> tf.RaggedTensor:
+        """Words [W, (n)], which begin at some code points [n] of rows -> ids [B, (tokens)] of the rows."""
+        # the number of words before each row
+        before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int64))], 0)
+        tokens, index = self._encode_words(tf.strings.unicode_encode(words, "UTF-8"))
+        tokens = tf.gather(tokens, index)
+        splits = tf.gather(tokens.row_splits, tf.gather(before, splits))
+        return tf.RaggedTensor.from_row_splits(tokens.flat_values, splits, validate=False)
 
     def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Words [W] -> ids [W, (tokens)] int32."""
@@ -68,7 +77,7 @@ class MergeGraph(GraphTokenizer):
         segment = tf.cumsum(tf.cast(tf.concat([[False], ~joined], 0), tf.int32))[: tf.size(ids)]
         lowest = tf.gather(tf.math.segment_min(ranks, segment), segment)
         going = lowest < NEVER
-        merge = self._apart((ranks == lowest) & going, segment)
+        merge = self._apart((ranks == lowest) & going, lowest, segment)
         merged = tf.where(merge, tf.gather(self._merged, tf.where(merge, lowest, 0)), ids)
         kept = ~tf.concat([[False], merge[:-1]], 0)[: tf.size(ids)]
         finished = ~going
@@ -80,17 +89,17 @@ class MergeGraph(GraphTokenizer):
             tf.concat([done_words, tf.boolean_mask(word, finished)], 0),
         )
 
-    def _apart(self, merge: tf.Tensor, segment: tf.Tensor) -> tf.Tensor:
-        """Which of the pairs of one rank, bool [n], are merged in this round: no two that overlap."""
+    def _apart(self, merge: tf.Tensor, lowest: tf.Tensor, segment: tf.Tensor) -> tf.Tensor:
+        """Which of the pairs of the lowest rank of their word, bool [n], are merged in this round: no two that overlap."""
         position = tf.range(tf.size(merge))
-        if self._one_by_one:
-            leftmost = tf.math.segment_min(tf.where(merge, position, NEVER), segment)
-            return merge & (position == tf.gather(leftmost, segment))
+        leftmost = tf.gather(tf.math.segment_min(tf.where(merge, position, NEVER), segment), segment)
         # of overlapping pairs (a a a) the first, third, ... are merged
         run_begins = merge & ~tf.concat([[False], merge[:-1]], 0)[: tf.size(merge)]
         run = tf.cumsum(tf.cast(run_begins, tf.int32)) - 1
         run_first = tf.gather(tf.concat([tf.where(run_begins)[:, 0], [0]], 0), tf.maximum(run, 0))
-        return merge & ((position - tf.cast(run_first, tf.int32)) % 2 == 0)
+        together = tf.gather(self._together, tf.where(merge, lowest, 0))
+        alternate = (position - tf.cast(run_first, tf.int32)) % 2 == 0
+        return merge & tf.where(together, alternate, position == leftmost)
 
 
 class BytePairGraph(MergeGraph):
@@ -125,7 +134,7 @@ class BytePairGraph(MergeGraph):
         codes, prefixed = self._decode(strings)
         ids = self._ids(codes)
         # the pieces tile the batch's bytes: byte -> character of the row
-        character = tf.repeat(tf.range(tf.size(codes.flat_values, tf.int64)), _utf8_widths(codes.flat_values))
+        character = tf.repeat(tf.range(tf.size(codes.flat_values, tf.int64)), utf8_widths(codes.flat_values))
         rows = ids.value_rowids()
         begins = tf.gather(codes.row_splits, rows)
         end_bytes = tf.cumsum(tf.gather(self._widths, ids.flat_values))
@@ -178,28 +187,26 @@ class BytePairGraph(MergeGraph):
 
     def symbols(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         codes = words.flat_values
-        return tf.gather(self._bytes, _utf8_bytes(codes)), tf.repeat(words.value_rowids(), _utf8_widths(codes))
+        flat = tf.reshape(byte_columns(codes), [-1])
+        return tf.gather(self._bytes, tf.boolean_mask(flat, flat >= 0)), tf.repeat(
+            words.value_rowids(), utf8_widths(codes)
+        )
 
     def _ids(self, codes: tf.RaggedTensor) -> tf.RaggedTensor:
         flat = codes.flat_values
         kinds = tf.gather(self._entries, tf.gather(self._blocks, tf.bitwise.right_shift(flat, 8)) + (flat & 255))
         begins = word_starts(self._digits, flat, kinds, codes.row_splits)
-        words = tf.RaggedTensor.from_row_starts(codes.flat_values, tf.where(begins)[:, 0], validate=False)
-        # the number of words before each row
-        before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int64))], 0)
-        tokens, index = self._encode_words(tf.strings.unicode_encode(words, "UTF-8"))
-        tokens = tf.gather(tokens, index)
-        splits = tf.gather(tokens.row_splits, tf.gather(before, codes.row_splits))
-        return tf.RaggedTensor.from_row_splits(tokens.flat_values, splits, validate=False)
+        words = tf.RaggedTensor.from_row_starts(flat, tf.where(begins)[:, 0], validate=False)
+        return self._of_words(words, begins, codes.row_splits)
 
 
-def _utf8_widths(codes: tf.Tensor) -> tf.Tensor:
+def utf8_widths(codes: tf.Tensor) -> tf.Tensor:
     """Bytes of each code point, int64."""
     return sum(tf.cast(codes >= bound, tf.int64) for bound in (0x0, 0x80, 0x800, 0x10000))
 
 
-def _utf8_bytes(codes: tf.Tensor) -> tf.Tensor:
-    """Code points [n] -> the bytes of all, one after the other, int32."""
+def byte_columns(codes: tf.Tensor) -> tf.Tensor:
+    """Code points [n] -> the bytes of each [n, 4] int32, -1 where there is none."""
     tail = [0x80 | tf.bitwise.right_shift(codes, shift) & 0x3F for shift in (0, 6, 12)]
     none = tf.fill(tf.shape(codes), -1)
     two, three, four = codes >= 0x80, codes >= 0x800, codes >= 0x10000
@@ -207,8 +214,7 @@ def _utf8_bytes(codes: tf.Tensor) -> tf.Tensor:
     lead = tf.where(three, 0xE0 | tf.bitwise.right_shift(codes, 12), lead)
     lead = tf.where(four, 0xF0 | tf.bitwise.right_shift(codes, 18), lead)
     columns = [lead, tf.where(four, tail[2], none), tf.where(three, tail[1], none), tf.where(two, tail[0], none)]
-    flat = tf.reshape(tf.stack(columns, 1), [-1])
-    return tf.boolean_mask(flat, flat >= 0)
+    return tf.stack(columns, 1)
 
 
 def _whole_words(tokenizer: MergeTokenizer) -> tuple[list[str], list[int]]:
@@ -222,14 +228,13 @@ def _whole_words(tokenizer: MergeTokenizer) -> tuple[list[str], list[int]]:
     return words or [""], ids or [-1]
 
 
-def _in_order(tokenizer: MergeTokenizer) -> bool:
-    """Whether merges only use what earlier ones made, each piece made once: then all pairs of one rank merge at once."""
-    made = set(tokenizer.singles())
-    for key, merged in zip(tokenizer._ranks, tokenizer._merged):
-        if merged in made or not {key // tokenizer.size, key % tokenizer.size} <= made:
-            return False
-        made.add(merged)
-    return len(tokenizer._ranks) == len(tokenizer._merged)
+def _together(tokenizer: MergeTokenizer) -> list[bool]:
+    """Of each rank, whether all its pairs merge at once: what they become has no pair of a lower rank."""
+    first: dict[int, int] = {}  # id -> the lowest rank of a pair that it is in
+    for key, rank in tokenizer._ranks.items():
+        for i in divmod(key, tokenizer.size):
+            first[i] = min(rank, first.get(i, rank))
+    return [first.get(merged, NEVER) > rank for rank, merged in enumerate(tokenizer._merged)]
 
 
 def lookup(keys: Tensor, values: Tensor, default: int) -> tf.lookup.StaticHashTable:

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json, JsonMap, JsonView
-from kerasbert.text import bpe, wordpiece
+from kerasbert.text import bpe, metaspace_bpe, wordpiece
 from kerasbert.text.base import PARTS, Tokenizer
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
 from kerasbert.text.bpe_words import SPLITS, named
@@ -14,6 +14,7 @@ from kerasbert.text.hf_beside import Beside
 from kerasbert.text.hf_template import renamed, template_of
 from kerasbert.text.hf_unigram import read_unigram
 from kerasbert.text.hf_values import by_id, expect, field, only_step, short, steps
+from kerasbert.text.metaspace_bpe import MetaspacePairEncoding
 from kerasbert.text.unigram import BERT
 from kerasbert.text.word_bpe import END, WordPairEncoding
 from kerasbert.text.word_bpe import SPECIALS as WORD_BPE
@@ -27,6 +28,7 @@ DECODERS = {
     "wordpiece": ("WordPiece",),
     "bpe": ("ByteLevel",),
     "word_bpe": ("BPEDecoder",),
+    "metaspace_bpe": ("Replace", "ByteFallback", "Fuse"),
     "unigram": ("Metaspace", "Replace", "ByteFallback", "Fuse", "Strip"),
 }
 # keys of a tokenizer.json that change no id of a kind, each with the reason
@@ -40,6 +42,7 @@ OF_KIND = {
     "wordpiece": {},
     "word_bpe": {},
     "unigram": {},
+    "metaspace_bpe": {"model.fuse_unk": "the pieces of bytes stand for what is unknown", "model.unk_token": "the same"},
     "bpe": {
         "model.unk_token": "all 256 bytes are pieces: nothing is unknown",
         "model.fuse_unk": "nothing is unknown",
@@ -55,6 +58,7 @@ CONFIG_OF_KIND = {
     "wordpiece": _AROUND | {"add_prefix_space": "BERT's words have no blank before them"},
     "bpe": _AROUND | {"do_lower_case": "of DeBERTa's files: byte-level classes never read it"},
     "word_bpe": _AROUND,
+    "metaspace_bpe": _AROUND,
     "unigram": _AROUND
     | {"extra_ids": "where no file numbers the sentinels they are made of it, else it says their number again"},
 }
@@ -246,6 +250,9 @@ def _bpe(content: JsonView, large: dict, tokens: list, lowercase: None, beside: 
             f"model.dropout is {short(model['dropout'])}, expected none: a text always has the same pieces here"
         )
     read = _within_words if model.get("end_of_word_suffix") else _byte_level
+    levels = [step["type"] for step in steps(content.get("pre_tokenizer"), "pretokenizers", "pre_tokenizer")]
+    if model.get("byte_fallback") and "ByteLevel" not in levels:
+        read = _metaspace
     return read(content, large, tokens, beside)
 
 
@@ -318,6 +325,31 @@ def _level_of(content: JsonView, kind: str) -> tuple[Mapping, str]:
         kind=kind,
     )
     return level, name
+
+
+def _metaspace(content: JsonView, large: dict, tokens: list, beside: Beside) -> MetaspacePairEncoding:
+    kind, model = "BPE with byte fallback as in Gemma", content["model"]
+    blanks = only_step(content.get("normalizer"), "normalizers", "normalizer", "Replace", kind)
+    pattern, content_ = dict(field(blanks, "pattern", dict, "normalizer", {})), blanks.get("content")
+    expect(
+        ("normalizer.pattern and content", (pattern, content_), ({"String": " "}, metaspace_bpe.SPACE)),
+        ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
+        ("model.ignore_merges", model.get("ignore_merges", False), False),
+        kind=kind,
+    )
+    for split in steps(content.get("pre_tokenizer"), "pretokenizers", "pre_tokenizer"):
+        pattern = dict(field(split, "pattern", dict, "pre_tokenizer", {}))
+        expect(  # of blanks, of which the normalizer leaves none
+            ("pre_tokenizer.type and pattern", (split["type"], pattern), ("Split", {"String": " "})), kind=kind
+        )
+        split.get("behavior"), split.get("invert")
+    pieces, added = with_added(_ids(large["vocab"]), tokens)
+    known = set(pieces)
+    specials = {part: piece for part, piece in metaspace_bpe.SPECIALS.items() if part != "mask" or piece in known}
+    specials |= beside.named(known)
+    template = beside.template(template_of(content.get("post_processor"), pieces))
+    extra = ordinary(added, specials.values())
+    return MetaspacePairEncoding(pieces, _merges(large["merges"]), specials=specials, template=template, added=extra)
 
 
 def _composes(content: JsonView, beside: Beside) -> bool:

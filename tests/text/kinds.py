@@ -4,13 +4,15 @@ import json
 from functools import cache
 
 import sentencepiece
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from kerasbert.text import BytePairEncoding, Tokens, Unigram, load_tokenizer
 from kerasbert.text.added import AddedToken
 from kerasbert.text.base import Tokenizer as Base
 from kerasbert.text.bpe import SPECIALS, MergeTokenizer
 from kerasbert.text.bpe_words import SPLITS
+from kerasbert.text.metaspace_bpe import SPACE, MetaspacePairEncoding
+from kerasbert.text.metaspace_bpe import SPECIALS as METASPACE
 from kerasbert.text.sentencepiece import write_model
 from kerasbert.text.train_bpe import train_bpe, train_word_bpe
 from kerasbert.text.train_unigram import train_unigram
@@ -38,6 +40,30 @@ def split_bpe(split: str) -> BytePairEncoding:
     made = small_bpe()
     merges = [merge for i, merge in enumerate(made.merges) if i % 5]
     return BytePairEncoding(made.vocabulary, merges, **made.settings() | {"split": split, "ignore_merges": True})
+
+
+@cache
+def small_metaspace() -> MetaspacePairEncoding:
+    """1,506 pieces of Gemma's kind, with its pieces of runs of blanks and of ends of lines."""
+    first = [METASPACE[part] for part in ("pad", "sep", "cls", "unk", "mask")]
+    trained = Tokenizer(models.BPE(unk_token=METASPACE["unk"], byte_fallback=True, fuse_unk=True))
+    trained.normalizer = normalizers.Replace(" ", SPACE)
+    trained.pre_tokenizer = pre_tokenizers.Split(SPACE, "merged_with_next")
+    numbers = [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=1500, special_tokens=first + numbers, limit_alphabet=200, show_progress=False
+    )
+    trained.train_from_iterator(lines(), trainer)
+    model = json.loads(trained.to_str())["model"]
+    more = ["\n", "\n\n", "\n\n\n", "\t", SPACE * 2, SPACE * 3, SPACE * 4]
+    pieces = list(dict.fromkeys([*sorted(model["vocab"], key=model["vocab"].__getitem__), *more]))
+    # every way to make a run, as SentencePiece's merges are written
+    runs = [
+        (c * a, c * b) for c, most in (("\n", 3), (SPACE, 4)) for a in range(1, most) for b in range(1, most - a + 1)
+    ]
+    merges = [tuple(merge if isinstance(merge, list) else merge.split(" ")) for merge in model["merges"]]
+    added = [AddedToken(piece, piece=True) for piece in sorted(more, key=pieces.index)]
+    return MetaspacePairEncoding(pieces, list(dict.fromkeys([*merges, *runs])), added=added)
 
 
 @cache

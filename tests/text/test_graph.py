@@ -14,7 +14,7 @@ from kerasbert.text.graph import graph_tokenizer
 from kerasbert.text.wordpiece import SPECIALS
 from tests import tiny
 from tests.support import often, python
-from tests.text.kinds import small_bpe, small_unigram, small_word_bpe, split_bpe, with_added
+from tests.text.kinds import small_bpe, small_metaspace, small_unigram, small_word_bpe, split_bpe, with_added
 from tests.text.saved import assert_it_loads_without_kerasbert
 from tests.text.strings import generate
 
@@ -23,6 +23,7 @@ KINDS = {
     "bpe with prefix": lambda: small_bpe(True),
     "bpe llama3": lambda: split_bpe("llama3"),
     "word_bpe": small_word_bpe,
+    "metaspace_bpe": small_metaspace,
     "unigram": small_unigram,
     "wordpiece": lambda: WordPiece([*SPECIALS, "un", "##aff", "##able", "a", "##a", "cafe", ",", "中"]),
 }
