@@ -9,6 +9,7 @@ from kerasbert.errors import InputError
 from kerasbert.text.added import AddedToken, is_blank, special
 from kerasbert.text.base import Cache, Inseparable, Tokenizer, clip, flag
 from kerasbert.text.bpe_words import checked, patterns, split_words
+from kerasbert.text.nfc import composed, placed
 
 SPECIALS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 TEMPLATE = ("<s> $A </s>", "<s> $A </s> </s> $B </s>")
@@ -147,6 +148,7 @@ class BytePairEncoding(MergeTokenizer):
         add_prefix_space: bool, put a blank before a text that has none, so that its first word is like the others.
         split: str, the words within which pieces are merged, of `bpe_words.SPLITS`.
         ignore_merges: bool, a word that is a piece is that piece, whatever its merges make.
+        nfc: bool, compose the text first: a letter and its accent as characters of their own become one.
         specials: part -> piece; RoBERTa's by default.
         template: what stands around one text and two; RoBERTa's by default.
         added: tokens that are found in a text first, see `added.AddedToken`.
@@ -168,12 +170,14 @@ class BytePairEncoding(MergeTokenizer):
         add_prefix_space: bool = False,
         split: str = "gpt2",
         ignore_merges: bool = False,
+        nfc: bool = False,
         specials: Mapping[str, str] = SPECIALS,
         template: Sequence[str] = TEMPLATE,
         added: Iterable[AddedToken | Mapping] = (),
     ) -> None:
         self.add_prefix_space = flag("add_prefix_space", add_prefix_space)
         self.split, self.ignore_merges = checked(split), flag("ignore_merges", ignore_merges)
+        self.nfc = flag("nfc", nfc)
         super().__init__(vocabulary, merges, specials, template, added)
         if self.add_prefix_space and self.split != "gpt2":
             raise InputError(f"add_prefix_space beside the split {split!r}, expected it off: numbers take no blank in")
@@ -218,7 +222,7 @@ class BytePairEncoding(MergeTokenizer):
         return {
             "add_prefix_space": self.add_prefix_space,
             **({"split": self.split} if self.split != "gpt2" else {}),
-            **({"ignore_merges": True} if self.ignore_merges else {}),
+            **{name: True for name in ("ignore_merges", "nfc") if getattr(self, name)},
             "specials": self.specials,
             "template": list(self.template),
             **self._added_settings(),
@@ -226,7 +230,7 @@ class BytePairEncoding(MergeTokenizer):
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of a text without added tokens."""
-        text = self._prefixed(text)
+        text = self._prefixed(composed(text) if self.nfc else text)
         first, *chunks = text.split(" ")
         try:  # nothing reaches across a single blank
             known = self._chunks
@@ -237,8 +241,21 @@ class BytePairEncoding(MergeTokenizer):
         except Inseparable:
             return [i for word in split_words(text, self.split) for i in self._words[word][0]]
 
+    def form(self, text: str) -> tuple[str, list[int], list[int]]:
+        """The text, composed where the tokenizer does that, and where each of its characters begins and ends."""
+        return placed(text) if self.nfc else super().form(text)
+
     def tokenize_plain(self, text: str, first: bool) -> tuple[list[int], list[int], list[int]]:
         """Ids, starts and ends (without blanks around words) of a text without added tokens."""
+        if not self.nfc or text.isascii():
+            return self.tokenize_form(text, first)
+        form, firsts, lasts = placed(text)
+        ids, starts, ends = self.tokenize_form(form, first)
+        firsts = [*firsts, len(text)]
+        return ids, [firsts[a] for a in starts], [lasts[b - 1] if b > a else firsts[a] for a, b in zip(starts, ends)]
+
+    def tokenize_form(self, text: str, first: bool) -> tuple[list[int], list[int], list[int]]:
+        """`tokenize_plain` of a text that is composed."""
         prefixed = self._prefixed(text)
         ids: list[int] = []
         starts: list[int] = []

@@ -7,12 +7,13 @@ the batch once -> merges, one rank per word and round, for all words together. A
 import numpy as np
 import tensorflow as tf
 
-from kerasbert.inputs import Tensor
 from kerasbert.text.added_graph import GraphMatcher, Segments
 from kerasbert.text.bpe import BLANK, BYTES, BytePairEncoding, MergeTokenizer
 from kerasbert.text.bpe_words import SPLITS
 from kerasbert.text.bpe_words_graph import class_table, word_starts
 from kerasbert.text.graph import GraphTokenizer
+from kerasbert.text.nfc_graph import Composer, lookup
+from kerasbert.text.words_graph import decode
 
 NEVER = np.iinfo(np.int32).max  # rank of a pair that is not merged
 
@@ -109,6 +110,8 @@ class BytePairGraph(MergeGraph):
         super().__init__(tokenizer)
         self._prefix = tokenizer.add_prefix_space
         self._digits = SPLITS[tokenizer.split].digits
+        self._composer = Composer() if tokenizer.nfc else None
+        self.form_is_text = not tokenizer.nfc
         pieces = [piece if all(c in BYTES for c in piece) else "" for piece in tokenizer.vocabulary]
         blocks, entries = class_table()
         with tf.init_scope():
@@ -118,11 +121,11 @@ class BytePairGraph(MergeGraph):
             self._leading = tf.constant([len(piece) - len(piece.lstrip(BLANK)) for piece in pieces], tf.int64)
             self._trailing = tf.constant([len(piece) - len(piece.rstrip(BLANK)) for piece in pieces], tf.int64)
 
-    form_is_text = True
-
     @tf.autograph.experimental.do_not_convert
     def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """`encode` of texts without added tokens."""
+        if self._composer is not None:
+            strings = tf.strings.unicode_encode(self._composer(decode(strings))[0], "UTF-8")
         codes, _ = self._decode(strings)
         return self._ids(codes)
 
@@ -131,6 +134,23 @@ class BytePairGraph(MergeGraph):
         self, strings: tf.Tensor, first: tf.Tensor | None = None
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """`tokenize` of texts without added tokens."""
+        if self._composer is None:
+            return self._tokenize(strings, first)
+        codes = decode(strings)
+        form, firsts, lasts = self._composer(codes)
+        ids, starts, ends = self._tokenize(tf.strings.unicode_encode(form, "UTF-8"), first)
+        # one more place behind the last
+        firsts, lasts = tf.concat([firsts, [0]], 0), tf.concat([[0], lasts], 0)
+        row = ids.value_rowids()
+        begin, end = tf.gather(form.row_splits, row), tf.gather(form.row_splits, row + 1)
+        low, high = (tf.cast(part.flat_values, tf.int64) + begin for part in (starts, ends))
+        first_places = tf.where(low < end, tf.gather(firsts, low), tf.gather(codes.row_lengths(), row))
+        last_places = tf.where(high > low, tf.gather(lasts, high), first_places)
+        return ids, *(ids.with_flat_values(tf.cast(part, tf.int32)) for part in (first_places, last_places))
+
+    def _tokenize(
+        self, strings: tf.Tensor, first: tf.Tensor | None
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         codes, prefixed = self._decode(strings)
         ids = self._ids(codes)
         # the pieces tile the batch's bytes: byte -> character of the row
@@ -154,7 +174,9 @@ class BytePairGraph(MergeGraph):
         return ids, *(ids.with_flat_values(tf.cast(values, tf.int32)) for values in (starts, ends))
 
     def form(self, pieces: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """The text as it is: byte-level BPE has no normaliser."""
+        """The text as it is, or composed."""
+        if self._composer is not None:
+            return self._composer(pieces)
         places = tf.range(tf.size(pieces.flat_values, tf.int64)) - tf.gather(pieces.row_splits, pieces.value_rowids())
         return pieces, places, places + 1
 
@@ -162,7 +184,7 @@ class BytePairGraph(MergeGraph):
         self, texts: tf.RaggedTensor, first: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Tokens of code points [T, (n)]."""
-        return self.tokenize_plain(tf.strings.unicode_encode(texts, "UTF-8"), first)
+        return self._tokenize(tf.strings.unicode_encode(texts, "UTF-8"), first)
 
     def spans(
         self, matcher: GraphMatcher, flat: tf.Tensor, segments: Segments, origins: tf.Tensor
@@ -173,6 +195,9 @@ class BytePairGraph(MergeGraph):
             starts = tf.where((segments.starts == origins) & (starts == origins + 1), origins, starts)
             ends = tf.maximum(ends, starts)
         return starts - origins, ends - origins
+
+    def form_spans(self, matcher: GraphMatcher, flat: tf.Tensor, segments: Segments) -> tuple[tf.Tensor, tf.Tensor]:
+        return matcher.trimmed(flat, segments)
 
     def _decode(self, strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """Strings [B] -> code points [B, (characters)] int32, and whether [B] int64 a blank was put before each."""
@@ -235,9 +260,3 @@ def _together(tokenizer: MergeTokenizer) -> list[bool]:
         for i in divmod(key, tokenizer.size):
             first[i] = min(rank, first.get(i, rank))
     return [first.get(merged, NEVER) > rank for rank, merged in enumerate(tokenizer._merged)]
-
-
-def lookup(keys: Tensor, values: Tensor, default: int) -> tf.lookup.StaticHashTable:
-    """A lookup table; a module that holds it takes it into a SavedModel."""
-    content = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values, tf.int32))
-    return tf.lookup.StaticHashTable(content, default)

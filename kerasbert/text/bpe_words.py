@@ -1,4 +1,4 @@
-r"""The words within which byte-level BPE merges, by name: the expressions that tokenizer.json files hold. Standard library only."""
+r"""The words within which byte-level BPE merges: the expressions that tokenizer.json files hold, by name. Standard library."""
 
 import functools
 import re

@@ -51,7 +51,6 @@ OF_KIND = {
         "pre_tokenizer.pretokenizers.*.trim_offsets": "offsets leave blanks out, always",
     },
 }
-NFC = "normalizer's NFC (tokenizer.json)"
 _AROUND = dict.fromkeys(("add_bos_token", "add_eos_token"), "tokenizer.json's post_processor or the class says it")
 # keys of tokenizer_config.json that change nothing of a kind, each with the reason
 CONFIG_OF_KIND = {
@@ -136,7 +135,7 @@ def byte_level(
     """With RoBERTa's special tokens, BERT's or GPT-2's one where the vocabulary has those, or with those that files name.
 
     Args:
-        words: `add_prefix_space` and, where they are not the usual ones, `split` and `ignore_merges`.
+        words: settings of `BytePairEncoding`, what it does to a text before pieces are merged.
         tokens: as `hf_added.with_added` gives them. template: the file's; None for the family's.
     """
     beside, known = Beside() if beside is None else beside, set(pieces)
@@ -283,12 +282,13 @@ def _byte_level(content: JsonView, large: dict, tokens: list, beside: Beside) ->
     kind, model = "byte-level BPE as in GPT-2 and RoBERTa", content["model"]
     level, split = _level_of(content, kind)
     expect(
-        ("normalizer", None if _composes(content, beside) else content.get("normalizer"), None),
+        ("normalizer", None if _composes(content) else content.get("normalizer"), None),
         ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
         kind=kind,
     )
     pieces, added = with_added(_ids(large["vocab"]), tokens)
     words = {"split": split, "ignore_merges": field(model, "ignore_merges", bool, "model", False)}
+    words["nfc"] = _composes(content)
     prefix = beside.settled("add_prefix_space", field(level, "add_prefix_space", bool, "pre_tokenizer", True))
     template = template_of(content.get("post_processor"), pieces)
     if prefix and split != "gpt2":
@@ -352,12 +352,9 @@ def _metaspace(content: JsonView, large: dict, tokens: list, beside: Beside) -> 
     return MetaspacePairEncoding(pieces, _merges(large["merges"]), specials=specials, template=template, added=extra)
 
 
-def _composes(content: JsonView, beside: Beside) -> bool:
-    """Whether the normalizer is NFC alone, as GPT-NeoX's and ModernBERT's is. It is not computed here, which is told."""
-    composes = [step["type"] for step in steps(content.get("normalizer"), "normalizers", "normalizer")] == ["NFC"]
-    if composes:
-        beside.told[NFC] = "a letter with its accent behind it as a character of its own stays two characters"
-    return composes
+def _composes(content: JsonView) -> bool:
+    """Whether the normalizer is NFC alone, as GPT-NeoX's and ModernBERT's is."""
+    return [step["type"] for step in steps(content.get("normalizer"), "normalizers", "normalizer")] == ["NFC"]
 
 
 def _unigram(content: JsonView, large: dict, tokens: list, lowercase: None, beside: Beside) -> Tokenizer:

@@ -130,7 +130,7 @@ def _byte_level_parts(tokenizer: BytePairEncoding) -> dict:
         split = {"type": "Split", "pattern": expression, "behavior": "Isolated", "invert": False}
         splitter = {"type": "Sequence", "pretokenizers": [split, splitter]}
     return {
-        "normalizer": None,
+        "normalizer": {"type": "NFC"} if tokenizer.nfc else None,
         "pre_tokenizer": splitter,
         "decoder": {"type": "ByteLevel"} | level | {"use_regex": True},
         "model": _bpe_model(tokenizer, None, "") | {"ignore_merges": tokenizer.ignore_merges},

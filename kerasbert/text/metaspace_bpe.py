@@ -16,7 +16,7 @@ TEMPLATE = ("<bos> $A <eos>", "<bos> $A <eos> $B <eos>")
 
 
 class MetaspacePairEncoding(MergeTokenizer):
-    """BPE over the characters of a whole text, identical to Hugging Face's `BPE(byte_fallback=True)` behind a `Replace` of blanks.
+    """BPE over the characters of a whole text, identical to Hugging Face's `BPE(byte_fallback=True)` where blanks are replaced.
 
     Blanks are U+2581 and nothing is left out or put before a text. A character that no piece has goes up in the pieces of its
     bytes, <0x00> to <0xFF>, each of which has the offsets of the whole character. Special tokens inside a text are ordinary

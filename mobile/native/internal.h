@@ -150,6 +150,9 @@ uint32_t kb_lower(uint32_t code);
 unsigned kb_class(uint32_t code); /* canonical combining class */
 
 /* NFD without marks of a code point that has KB_STRIP or is a Hangul syllable -> its number of code points, at most 6. */
+size_t kb_apart(uint32_t code, uint32_t *out); /* of NFD, at most four; how many */
+uint32_t kb_together(uint32_t first, uint32_t second); /* the composed one; 0: none */
+int kb_joins(uint32_t code); /* whether it may change with what is before it in NFC */
 size_t kb_strip(uint32_t code, uint32_t *out);
 
 /* UTF-8 -> code points; invalid bytes are U+FFFD, one for each maximal part of a sequence (Unicode, table 3-8). */
@@ -257,6 +260,7 @@ struct kb_tokenizer {
   uint16_t ascii[128]; /* 0 dropped, 32 a blank, else the character; 256 more of one that is a word */
   /* bpe */
   uint8_t add_prefix_space, ignore_merges;
+  uint8_t nfc;
   uint8_t metaspace, whole_texts; /* of Gemma's; whether a piece goes over the beginning of a word */
   size_t digits; /* of a word at most; 0: GPT-2's words */
   uint32_t alphabet[256];
@@ -308,11 +312,16 @@ KB_PLAIN(kb_wordpiece_formed);
 KB_FORM(kb_wordpiece_form);
 KB_PLAIN(kb_bpe_plain);
 KB_FORM(kb_metaspace_form);
+KB_FORM(kb_nfc_form);
+KB_PLAIN(kb_nfc_plain);
 KB_PLAIN(kb_unigram_text);
 KB_PLAIN(kb_unigram_formed);
 KB_FORM(kb_unigram_form);
 void kb_byte_alphabet(uint32_t alphabet[256]); /* byte -> the code point that stands for it in pieces of byte-level BPE */
 
+
+/* encode.c: offsets in the form from `low` on -> in the text from `begin` on */
+void kb_place(kb_work *work, size_t from, size_t low, size_t begin);
 
 /* tokenizer.c: files and settings */
 const kb_file *kb_file_find(const kb_file *files, size_t count, const char *name);

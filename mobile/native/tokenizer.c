@@ -300,15 +300,17 @@ static kb_status open_wordpiece(kb_tokenizer *t, const kb_json *json, uint32_t s
 }
 
 static kb_status open_bpe(kb_tokenizer *t, const kb_json *json, uint32_t settings, const kb_file *files, size_t count, kb_message *message) {
-  static const char *const names[] = {"add_prefix_space", "split", "ignore_merges", "specials", "template", "added", NULL};
+  static const char *const names[] = {"add_prefix_space", "split", "ignore_merges", "nfc", "specials", "template", "added", NULL};
   uint32_t split;
   kb_text vocabulary = {NULL, 0}, merges = {NULL, 0};
   kb_status status;
   t->plain = t->formed = kb_bpe_plain;
   if (t->metaspace) t->form = kb_metaspace_form;
-  if (settings && (status = only(json, settings, t->metaspace ? names + 3 : names, message)) != KB_OK) return status;
+  if (settings && (status = only(json, settings, t->metaspace ? names + 4 : names, message)) != KB_OK) return status;
   if (settings && (status = flag(json, settings, "add_prefix_space", &t->add_prefix_space, message)) != KB_OK) return status;
   if (settings && (status = flag(json, settings, "ignore_merges", &t->ignore_merges, message)) != KB_OK) return status;
+  if (settings && (status = flag(json, settings, "nfc", &t->nfc, message)) != KB_OK) return status;
+  if (t->nfc) t->plain = kb_nfc_plain, t->form = kb_nfc_form;
   split = settings ? kb_json_get(json, settings, "split") : 0;
   if (split) {
     const kb_text name = json->nodes[split].text;

@@ -43,6 +43,13 @@ def split_bpe(split: str) -> BytePairEncoding:
 
 
 @cache
+def nfc_bpe() -> BytePairEncoding:
+    """`small_bpe` of composed texts."""
+    made = small_bpe()
+    return BytePairEncoding(made.vocabulary, made.merges, **made.settings() | {"nfc": True})
+
+
+@cache
 def small_metaspace() -> MetaspacePairEncoding:
     """1,506 pieces of Gemma's kind, with its pieces of runs of blanks and of ends of lines."""
     first = [METASPACE[part] for part in ("pad", "sep", "cls", "unk", "mask")]
@@ -129,6 +136,8 @@ def byte_level_reference(tokenizer: BytePairEncoding) -> Tokenizer:
     ids = {piece: i for i, piece in enumerate(tokenizer.vocabulary)}
     reference = Tokenizer(models.BPE(ids, list(tokenizer.merges), ignore_merges=tokenizer.ignore_merges))
     reference.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=tokenizer.add_prefix_space)
+    if tokenizer.nfc:
+        reference.normalizer = normalizers.NFC()
     if tokenizer.split != "gpt2":
         split = pre_tokenizers.Split(Regex(SPLITS[tokenizer.split].expression), "isolated")
         reference.pre_tokenizer = pre_tokenizers.Sequence(

@@ -1,5 +1,6 @@
 """The splits of byte-level BPE by hand (as tokenizers 0.23.3 gives them), in its graph, and in files."""
 
+import itertools
 import json
 
 import pytest
@@ -35,7 +36,7 @@ def in_graph(texts: list[str], name: str) -> list[list[str]]:
     found = []
     for text, row in zip(texts, begins.to_list()):
         places = [i for i, begin in enumerate(row) if begin] + [len(text)]
-        found.append([text[first:last] for first, last in zip(places, places[1:])])
+        found.append([text[first:last] for first, last in itertools.pairwise(places)])
     return found
 
 

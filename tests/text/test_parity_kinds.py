@@ -18,7 +18,6 @@ from tests.text.kinds import (
     shared_unigram,
     small_bpe,
     small_unigram,
-    split_bpe,
 )
 from tests.text.strings import generate, reference_tokens
 from tests.text.test_parity import corpus

@@ -15,6 +15,7 @@ from tests.support import shared
 from tests.text.kinds import (
     SENTENCEPIECE,
     gpt2_bpe,
+    nfc_bpe,
     shared_unigram,
     small_bpe,
     small_metaspace,
@@ -93,6 +94,7 @@ SMALL = {
     "bpe": lambda: small_bpe(),
     "bpe llama3 added": lambda: with_added(split_bpe("llama3")),
     "bpe qwen2": lambda: split_bpe("qwen2"),
+    "bpe nfc added": lambda: with_added(nfc_bpe()),
     "metaspace": lambda: small_metaspace(),
     "metaspace added": lambda: with_added(small_metaspace()),
     "bpe space added": lambda: with_added(small_bpe(True)),
