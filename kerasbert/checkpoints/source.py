@@ -167,6 +167,8 @@ def _check_theirs(path: Path) -> None:
     said = read_json(path / "config.json").get("model_type")
     known = [*registry.shipped()["families"], *registry.shipped()["model_types"]]
     if "modules.json" not in held and isinstance(said, str) and said not in known and not registry.plugged():
+        if "decoder" in str(said) and str(said).replace("-", "").replace("_", "").removesuffix("decoder") in known:
+            raise InputError(f"{path} is of model_type {said!r}: a decoder alone, no encoder, which is not read here")
         raise InputError(f"{path} is of model_type {said!r}, which no family here reads. {near(said, known)}")
 
 

@@ -342,7 +342,8 @@ def _metaspace(content: JsonView, large: dict, tokens: list, beside: Beside) -> 
         expect(  # of blanks, of which the normalizer leaves none
             ("pre_tokenizer.type and pattern", (split["type"], pattern), ("Split", {"String": " "})), kind=kind
         )
-        split.get("behavior"), split.get("invert")
+        for key in ("behavior", "invert"):
+            split.get(key)
     pieces, added = with_added(_ids(large["vocab"]), tokens)
     known = set(pieces)
     specials = {part: piece for part, piece in metaspace_bpe.SPECIALS.items() if part != "mask" or piece in known}

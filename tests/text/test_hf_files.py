@@ -142,7 +142,8 @@ def test_byte_level_files_of_composed_texts_are_read(tmp_path):
     byte_level(tmp_path)
     for normalizer in ({"type": "NFC"}, {"type": "Sequence", "normalizers": [{"type": "NFC"}]}):
         tokenizer = load_tokenizer(changed(tmp_path, normalizer=normalizer))
-        assert tokenizer.nfc and not tokenizer.not_used
+        assert tokenizer.nfc
+        assert not tokenizer.not_used
         theirs = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
         for text in ("it é it", "\u0130 it\u00df", "\u4e2d\uac00", "e\u0301", "\u1100\u1161 it"):
             assert tokenizer.encode(text) == theirs.encode(text, add_special_tokens=False).ids
