@@ -80,9 +80,8 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
         lines = (assets / "merges.txt").read_text("utf-8").split("\n")
         merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
         pieces = hf.by_id(read_json(assets / "vocabulary.json"))
-        tokenizer: BytePairEncoding = hf.byte_level(
-            pieces, merges, add_prefix_space=bool(settings.get("add_prefix_space", False))
-        )
+        words = {"add_prefix_space": bool(settings.get("add_prefix_space", False))}
+        tokenizer: BytePairEncoding = hf.byte_level(pieces, merges, words)
         return tokenizer
     models = sorted(assets.glob("*.spm"))
     return _of_pieces(models[0], str(content.get("class_name"))) if models else None

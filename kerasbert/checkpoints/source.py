@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -167,7 +167,14 @@ def _check_theirs(path: Path) -> None:
     said = read_json(path / "config.json").get("model_type")
     known = [*registry.shipped()["families"], *registry.shipped()["model_types"]]
     if "modules.json" not in held and isinstance(said, str) and said not in known and not registry.plugged():
+        refuse_decoder(path, said, known)
         raise InputError(f"{path} is of model_type {said!r}, which no family here reads. {near(said, known)}")
+
+
+def refuse_decoder(path: str | os.PathLike, said: str, known: Collection[str]) -> None:
+    """Refuse the decoder of a family whose encoder is read: ModernBertDecoder."""
+    if said.endswith("-decoder") and said.removesuffix("-decoder") in known:
+        raise InputError(f"{path} is of model_type {said!r}: a decoder alone, no encoder, which is not read here")
 
 
 def _of_base(path: Path) -> str:

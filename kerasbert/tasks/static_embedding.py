@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 DIMS, SIF = 256, 1e-4
 UNUSED = re.compile(r"\[unused\d+\]")  # pieces that no text has
-KINDS = ("wordpiece", "bpe", "word_bpe", "unigram")
+KINDS = ("wordpiece", "bpe", "word_bpe", "metaspace_bpe", "unigram")
 
 
 def static_embedding(

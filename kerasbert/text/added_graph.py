@@ -240,5 +240,7 @@ def _normalized(graph: "GraphTokenizer", pieces: tf.RaggedTensor, begins: tf.Ten
         spans = graph.spans(graph.normal, form.flat_values, segments, tf.gather(splits, segments.rows) - shift)
         spans = tuple(part - shift for part in spans)
     else:
-        spans = tf.gather(firsts, segments.starts), tf.gather(lasts, segments.ends)
+        low, high = graph.form_spans(graph.normal, form.flat_values, segments)
+        end = tf.gather(lasts, high)
+        spans = tf.where(low < high, tf.gather(firsts, low), end), end
     return segments.joined(inner, spans)

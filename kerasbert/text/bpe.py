@@ -1,16 +1,15 @@
 """Byte-level BPE (Radford et al., 2019, GPT-2) in pure Python: RoBERTa's, BART's and GPT-2's tokenizer, and the phone's."""
 
-import functools
 import heapq
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kerasbert.errors import InputError
 from kerasbert.text.added import AddedToken, is_blank, special
 from kerasbert.text.base import Cache, Inseparable, Tokenizer, clip, flag
-from kerasbert.text.normalize import TABLES
+from kerasbert.text.bpe_words import checked, patterns, split_words
+from kerasbert.text.nfc import composed, placed
 
 SPECIALS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 TEMPLATE = ("<s> $A </s>", "<s> $A </s> </s> $B </s>")
@@ -26,21 +25,6 @@ def _alphabet() -> str:
 ALPHABET = _alphabet()
 BYTES = {character: byte for byte, character in enumerate(ALPHABET)}
 BLANK = ALPHABET[0x20]  # a blank in a piece: U+0120
-
-
-def _expressions(last: int) -> tuple[re.Pattern, re.Pattern]:
-    """GPT-2's expression for words, and one for blanks, for text with code points below `last`."""
-
-    def members(bounds: list[int]) -> str:
-        pairs = zip(bounds[::2], bounds[1::2])
-        return "".join(f"\\U{first:08x}-\\U{min(end, last) - 1:08x}" for first, end in pairs if first < last)
-
-    letters, numbers, blanks = (members(bounds) for bounds in (TABLES.letters, TABLES.numbers, TABLES.blanks))
-    words = (
-        f"'(?:[stmd]|re|ve|ll)| ?[{letters}]+| ?[{numbers}]+| ?[^{blanks}{letters}{numbers}]+"
-        f"|[{blanks}]+(?![^{blanks}])|[{blanks}]+"
-    )
-    return re.compile(words), re.compile(f"[{blanks}]")
 
 
 class MergeTokenizer(Tokenizer):
@@ -80,6 +64,9 @@ class MergeTokenizer(Tokenizer):
         """Ids of all that `symbols` may give."""
         raise NotImplementedError
 
+    def _word_ids(self, word: str) -> list[int]:
+        return self._merge(self.symbols(word))
+
     def _fit(self) -> None:
         ids, size = self._ids, self.size
         for rank, (left, right) in enumerate(self.merges):
@@ -100,9 +87,13 @@ class MergeTokenizer(Tokenizer):
         from kerasbert.storage.files import write_atomic, write_json
 
         write_json(Path(directory) / "vocab.json", self._ids)
-        lines = ["#version: 0.2", *(" ".join(merge) for merge in self.merges)]
+        lines = ["#version: 0.2", *self._merge_lines()]
         write_atomic(Path(directory) / "merges.txt", "\n".join(lines) + "\n")
         write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
+
+    def _merge_lines(self) -> Iterable[str]:
+        """What merges.txt holds."""
+        return map(" ".join, self.merges)
 
     def renumbered(self, ids: Iterable[int]) -> "MergeTokenizer":
         """The tokenizer with these pieces alone, in this order."""
@@ -155,6 +146,9 @@ class BytePairEncoding(MergeTokenizer):
         vocabulary: pieces by id, bytes written as GPT-2 writes them (ALPHABET); holds all 256 bytes.
         merges: pairs of pieces, the first to be merged first.
         add_prefix_space: bool, put a blank before a text that has none, so that its first word is like the others.
+        split: str, the words within which pieces are merged, of `bpe_words.SPLITS`.
+        ignore_merges: bool, a word that is a piece is that piece, whatever its merges make.
+        nfc: bool, compose the text first: a letter and its accent as characters of their own become one.
         specials: part -> piece; RoBERTa's by default.
         template: what stands around one text and two; RoBERTa's by default.
         added: tokens that are found in a text first, see `added.AddedToken`.
@@ -174,12 +168,19 @@ class BytePairEncoding(MergeTokenizer):
         merges: Iterable[Sequence[str]],
         *,
         add_prefix_space: bool = False,
+        split: str = "gpt2",
+        ignore_merges: bool = False,
+        nfc: bool = False,
         specials: Mapping[str, str] = SPECIALS,
         template: Sequence[str] = TEMPLATE,
         added: Iterable[AddedToken | Mapping] = (),
     ) -> None:
         self.add_prefix_space = flag("add_prefix_space", add_prefix_space)
+        self.split, self.ignore_merges = checked(split), flag("ignore_merges", ignore_merges)
+        self.nfc = flag("nfc", nfc)
         super().__init__(vocabulary, merges, specials, template, added)
+        if self.add_prefix_space and self.split != "gpt2":
+            raise InputError(f"add_prefix_space beside the split {split!r}, expected it off: numbers take no blank in")
         self._words = Cache(self._tokenize_word)
         self._chunks, self._firsts = Cache(self._tokenize_chunk), Cache(self._tokenize_first)
         self._check_added()
@@ -208,10 +209,20 @@ class BytePairEncoding(MergeTokenizer):
     def singles(self) -> list[int]:
         return self._bytes
 
+    def _word_ids(self, word: str) -> list[int]:
+        if self.ignore_merges:
+            piece = "".join(ALPHABET[byte] for byte in word.encode())
+            found = self._ids.get(piece)
+            if found is not None and found not in self.special_ids and piece not in self._absent:
+                return [found]
+        return super()._word_ids(word)
+
     def settings(self) -> dict:
         """Constructor arguments but vocabulary and merges, for json."""
         return {
             "add_prefix_space": self.add_prefix_space,
+            **({"split": self.split} if self.split != "gpt2" else {}),
+            **{name: True for name in ("ignore_merges", "nfc") if getattr(self, name)},
             "specials": self.specials,
             "template": list(self.template),
             **self._added_settings(),
@@ -219,7 +230,7 @@ class BytePairEncoding(MergeTokenizer):
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of a text without added tokens."""
-        text = self._prefixed(text)
+        text = self._prefixed(composed(text) if self.nfc else text)
         first, *chunks = text.split(" ")
         try:  # nothing reaches across a single blank
             known = self._chunks
@@ -228,16 +239,29 @@ class BytePairEncoding(MergeTokenizer):
                 ids += known[chunk][0]
             return ids
         except Inseparable:
-            return [i for word in split_words(text) for i in self._words[word][0]]
+            return [i for word in split_words(text, self.split) for i in self._words[word][0]]
+
+    def form(self, text: str) -> tuple[str, list[int], list[int]]:
+        """The text, composed where the tokenizer does that, and where each of its characters begins and ends."""
+        return placed(text) if self.nfc else super().form(text)
 
     def tokenize_plain(self, text: str, first: bool) -> tuple[list[int], list[int], list[int]]:
         """Ids, starts and ends (without blanks around words) of a text without added tokens."""
+        if not self.nfc or text.isascii():
+            return self.tokenize_form(text, first)
+        form, firsts, lasts = placed(text)
+        ids, starts, ends = self.tokenize_form(form, first)
+        firsts = [*firsts, len(text)]
+        return ids, [firsts[a] for a in starts], [lasts[b - 1] if b > a else firsts[a] for a, b in zip(starts, ends)]
+
+    def tokenize_form(self, text: str, first: bool) -> tuple[list[int], list[int], list[int]]:
+        """`tokenize_plain` of a text that is composed."""
         prefixed = self._prefixed(text)
         ids: list[int] = []
         starts: list[int] = []
         ends: list[int] = []
         offset = len(text) - len(prefixed)
-        for word in split_words(prefixed):
+        for word in split_words(prefixed, self.split):
             word_ids, word_starts, word_ends = self._words[word]
             ids += word_ids
             starts += [offset + start for start in word_starts]
@@ -271,21 +295,21 @@ class BytePairEncoding(MergeTokenizer):
 
     def _tokenize_first(self, chunk: str) -> tuple:
         """Tokens of a chunk without a blank before it."""
-        words, blanks = _patterns(chunk)
+        words, blanks = patterns(chunk, self.split)
         if blanks.search(chunk):
             raise Inseparable
         return (tuple(i for word in words.findall(chunk) for i in self._words[word][0]),)
 
     def _tokenize_chunk(self, chunk: str) -> tuple:
         """Tokens of a chunk with one blank before it."""
-        words, blanks = _patterns(chunk)
+        words, blanks = patterns(chunk, self.split)
         if not chunk or blanks.search(chunk):
             raise Inseparable
         return (tuple(i for word in words.findall(" " + chunk) for i in self._words[word][0]),)
 
     def _tokenize_word(self, word: str) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Ids and offsets in the word."""
-        ids = self._merge(self.symbols(word))
+        ids = self._word_ids(word)
         characters = [i for i, character in enumerate(word) for _ in character.encode()]
         starts, ends = [], []
         begin = 0
@@ -327,16 +351,3 @@ def _merge_of(merge: Sequence[str]) -> tuple[str, str]:
     raise InputError(
         f"merge {' '.join(map(str, pieces))[:60]!r} has {len(pieces)} pieces, expected two with a blank between them"
     )
-
-
-def split_words(text: str) -> list[str]:
-    """Words of GPT-2's expression, most with the blank before them; joined they are the text."""
-    return _patterns(text)[0].findall(text)
-
-
-def _patterns(text: str) -> tuple[re.Pattern, re.Pattern]:
-    return _ascii() if text.isascii() else _unicode()
-
-
-_ascii = functools.cache(lambda: _expressions(0x80))
-_unicode = functools.cache(lambda: _expressions(0x110000))

@@ -1,31 +1,21 @@
 """Byte-level BPE in the graph, ids and character offsets equal to `bpe.BytePairEncoding`.
 
-Code points -> classes (one gather) -> words by GPT-2's expression as comparisons of neighbours -> each different word of
+Code points -> classes (one gather) -> words (`bpe_words_graph`) -> each different word of
 the batch once -> merges, one rank per word and round, for all words together. A word that is a piece needs no merging.
 """
 
 import numpy as np
 import tensorflow as tf
 
-from kerasbert.inputs import Tensor
 from kerasbert.text.added_graph import GraphMatcher, Segments
 from kerasbert.text.bpe import BLANK, BYTES, BytePairEncoding, MergeTokenizer
+from kerasbert.text.bpe_words import SPLITS
+from kerasbert.text.bpe_words_graph import class_table, word_starts
 from kerasbert.text.graph import GraphTokenizer
-from kerasbert.text.normalize import TABLES
+from kerasbert.text.nfc_graph import Composer, lookup
+from kerasbert.text.words_graph import decode
 
-OTHER, LETTER, NUMBER, SPACE = range(4)
 NEVER = np.iinfo(np.int32).max  # rank of a pair that is not merged
-LIMIT = 0x110000
-
-
-def class_table() -> tuple[np.ndarray, np.ndarray]:
-    """Code point -> class, in two levels: blocks [LIMIT / 256] int32 (where a block begins), entries [n] int32."""
-    table = np.full(LIMIT, OTHER, np.int32)
-    for number, bounds in ((LETTER, TABLES.letters), (NUMBER, TABLES.numbers), (SPACE, TABLES.blanks)):
-        for first, end in zip(bounds[::2], bounds[1::2]):
-            table[first:end] = number
-    entries, blocks = np.unique(table.reshape(-1, 256), axis=0, return_inverse=True)
-    return blocks.reshape(-1).astype(np.int32) * 256, entries.reshape(-1)
 
 
 class MergeGraph(GraphTokenizer):
@@ -40,7 +30,7 @@ class MergeGraph(GraphTokenizer):
         with tf.init_scope():
             self._merged = tf.constant(tokenizer._merged or [0], tf.int32)
             self._ranks = lookup(pairs, ranks, NEVER)
-            self._one_by_one = not _in_order(tokenizer)
+            self._together = tf.constant(_together(tokenizer) or [True])
             self._whole = lookup(words, word_ids, -1)
 
     def symbols(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -51,6 +41,15 @@ class MergeGraph(GraphTokenizer):
         """Words [W] -> ids [D, (tokens)] of the different ones, and which [W] int64 each is."""
         different, index = tf.unique(words, out_idx=tf.int64)
         return self._merge(different), index
+
+    def _of_words(self, words: tf.RaggedTensor, begins: tf.Tensor, splits: tf.Tensor) -> tf.RaggedTensor:
+        """Words [W, (n)], which begin at some code points [n] of rows -> ids [B, (tokens)] of the rows."""
+        # the number of words before each row
+        before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int64))], 0)
+        tokens, index = self._encode_words(tf.strings.unicode_encode(words, "UTF-8"))
+        tokens = tf.gather(tokens, index)
+        splits = tf.gather(tokens.row_splits, tf.gather(before, splits))
+        return tf.RaggedTensor.from_row_splits(tokens.flat_values, splits, validate=False)
 
     def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Words [W] -> ids [W, (tokens)] int32."""
@@ -79,7 +78,7 @@ class MergeGraph(GraphTokenizer):
         segment = tf.cumsum(tf.cast(tf.concat([[False], ~joined], 0), tf.int32))[: tf.size(ids)]
         lowest = tf.gather(tf.math.segment_min(ranks, segment), segment)
         going = lowest < NEVER
-        merge = self._apart((ranks == lowest) & going, segment)
+        merge = self._apart((ranks == lowest) & going, lowest, segment)
         merged = tf.where(merge, tf.gather(self._merged, tf.where(merge, lowest, 0)), ids)
         kept = ~tf.concat([[False], merge[:-1]], 0)[: tf.size(ids)]
         finished = ~going
@@ -91,17 +90,17 @@ class MergeGraph(GraphTokenizer):
             tf.concat([done_words, tf.boolean_mask(word, finished)], 0),
         )
 
-    def _apart(self, merge: tf.Tensor, segment: tf.Tensor) -> tf.Tensor:
-        """Which of the pairs of one rank, bool [n], are merged in this round: no two that overlap."""
+    def _apart(self, merge: tf.Tensor, lowest: tf.Tensor, segment: tf.Tensor) -> tf.Tensor:
+        """Which of the pairs of the lowest rank of their word, bool [n], are merged in this round: no two that overlap."""
         position = tf.range(tf.size(merge))
-        if self._one_by_one:
-            leftmost = tf.math.segment_min(tf.where(merge, position, NEVER), segment)
-            return merge & (position == tf.gather(leftmost, segment))
+        leftmost = tf.gather(tf.math.segment_min(tf.where(merge, position, NEVER), segment), segment)
         # of overlapping pairs (a a a) the first, third, ... are merged
         run_begins = merge & ~tf.concat([[False], merge[:-1]], 0)[: tf.size(merge)]
         run = tf.cumsum(tf.cast(run_begins, tf.int32)) - 1
         run_first = tf.gather(tf.concat([tf.where(run_begins)[:, 0], [0]], 0), tf.maximum(run, 0))
-        return merge & ((position - tf.cast(run_first, tf.int32)) % 2 == 0)
+        together = tf.gather(self._together, tf.where(merge, lowest, 0))
+        alternate = (position - tf.cast(run_first, tf.int32)) % 2 == 0
+        return merge & tf.where(together, alternate, position == leftmost)
 
 
 class BytePairGraph(MergeGraph):
@@ -110,6 +109,9 @@ class BytePairGraph(MergeGraph):
     def __init__(self, tokenizer: BytePairEncoding) -> None:
         super().__init__(tokenizer)
         self._prefix = tokenizer.add_prefix_space
+        self._digits = SPLITS[tokenizer.split].digits
+        self._composer = Composer() if tokenizer.nfc else None
+        self.form_is_text = not tokenizer.nfc
         pieces = [piece if all(c in BYTES for c in piece) else "" for piece in tokenizer.vocabulary]
         blocks, entries = class_table()
         with tf.init_scope():
@@ -119,11 +121,11 @@ class BytePairGraph(MergeGraph):
             self._leading = tf.constant([len(piece) - len(piece.lstrip(BLANK)) for piece in pieces], tf.int64)
             self._trailing = tf.constant([len(piece) - len(piece.rstrip(BLANK)) for piece in pieces], tf.int64)
 
-    form_is_text = True
-
     @tf.autograph.experimental.do_not_convert
     def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """`encode` of texts without added tokens."""
+        if self._composer is not None:
+            strings = tf.strings.unicode_encode(self._composer(decode(strings))[0], "UTF-8")
         codes, _ = self._decode(strings)
         return self._ids(codes)
 
@@ -132,10 +134,27 @@ class BytePairGraph(MergeGraph):
         self, strings: tf.Tensor, first: tf.Tensor | None = None
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """`tokenize` of texts without added tokens."""
+        if self._composer is None:
+            return self._tokenize(strings, first)
+        codes = decode(strings)
+        form, firsts, lasts = self._composer(codes)
+        ids, starts, ends = self._tokenize(tf.strings.unicode_encode(form, "UTF-8"), first)
+        # one more place behind the last
+        firsts, lasts = tf.concat([firsts, [0]], 0), tf.concat([[0], lasts], 0)
+        row = ids.value_rowids()
+        begin, end = tf.gather(form.row_splits, row), tf.gather(form.row_splits, row + 1)
+        low, high = (tf.cast(part.flat_values, tf.int64) + begin for part in (starts, ends))
+        first_places = tf.where(low < end, tf.gather(firsts, low), tf.gather(codes.row_lengths(), row))
+        last_places = tf.where(high > low, tf.gather(lasts, high), first_places)
+        return ids, *(ids.with_flat_values(tf.cast(part, tf.int32)) for part in (first_places, last_places))
+
+    def _tokenize(
+        self, strings: tf.Tensor, first: tf.Tensor | None
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         codes, prefixed = self._decode(strings)
         ids = self._ids(codes)
         # the pieces tile the batch's bytes: byte -> character of the row
-        character = tf.repeat(tf.range(tf.size(codes.flat_values, tf.int64)), _utf8_widths(codes.flat_values))
+        character = tf.repeat(tf.range(tf.size(codes.flat_values, tf.int64)), utf8_widths(codes.flat_values))
         rows = ids.value_rowids()
         begins = tf.gather(codes.row_splits, rows)
         end_bytes = tf.cumsum(tf.gather(self._widths, ids.flat_values))
@@ -155,7 +174,9 @@ class BytePairGraph(MergeGraph):
         return ids, *(ids.with_flat_values(tf.cast(values, tf.int32)) for values in (starts, ends))
 
     def form(self, pieces: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """The text as it is: byte-level BPE has no normaliser."""
+        """The text as it is, or composed."""
+        if self._composer is not None:
+            return self._composer(pieces)
         places = tf.range(tf.size(pieces.flat_values, tf.int64)) - tf.gather(pieces.row_splits, pieces.value_rowids())
         return pieces, places, places + 1
 
@@ -163,7 +184,7 @@ class BytePairGraph(MergeGraph):
         self, texts: tf.RaggedTensor, first: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Tokens of code points [T, (n)]."""
-        return self.tokenize_plain(tf.strings.unicode_encode(texts, "UTF-8"), first)
+        return self._tokenize(tf.strings.unicode_encode(texts, "UTF-8"), first)
 
     def spans(
         self, matcher: GraphMatcher, flat: tf.Tensor, segments: Segments, origins: tf.Tensor
@@ -174,6 +195,9 @@ class BytePairGraph(MergeGraph):
             starts = tf.where((segments.starts == origins) & (starts == origins + 1), origins, starts)
             ends = tf.maximum(ends, starts)
         return starts - origins, ends - origins
+
+    def form_spans(self, matcher: GraphMatcher, flat: tf.Tensor, segments: Segments) -> tuple[tf.Tensor, tf.Tensor]:
+        return matcher.trimmed(flat, segments)
 
     def _decode(self, strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """Strings [B] -> code points [B, (characters)] int32, and whether [B] int64 a blank was put before each."""
@@ -188,58 +212,26 @@ class BytePairGraph(MergeGraph):
 
     def symbols(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         codes = words.flat_values
-        return tf.gather(self._bytes, _utf8_bytes(codes)), tf.repeat(words.value_rowids(), _utf8_widths(codes))
+        flat = tf.reshape(byte_columns(codes), [-1])
+        return tf.gather(self._bytes, tf.boolean_mask(flat, flat >= 0)), tf.repeat(
+            words.value_rowids(), utf8_widths(codes)
+        )
 
     def _ids(self, codes: tf.RaggedTensor) -> tf.RaggedTensor:
-        begins = self._word_starts(codes.flat_values, codes.row_splits)
-        words = tf.RaggedTensor.from_row_starts(codes.flat_values, tf.where(begins)[:, 0], validate=False)
-        # the number of words before each row
-        before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int64))], 0)
-        tokens, index = self._encode_words(tf.strings.unicode_encode(words, "UTF-8"))
-        tokens = tf.gather(tokens, index)
-        splits = tf.gather(tokens.row_splits, tf.gather(before, codes.row_splits))
-        return tf.RaggedTensor.from_row_splits(tokens.flat_values, splits, validate=False)
-
-    def _word_starts(self, codes: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
-        """Whether [n] a word of GPT-2's expression begins at each code point. Rows begin at `splits`."""
-        count = tf.size(codes)
-        kind = tf.gather(self._entries, tf.gather(self._blocks, tf.bitwise.right_shift(codes, 8)) + (codes & 255))
-        row = tf.cast(tf.ragged.row_splits_to_segment_ids(splits), tf.int32)
-
-        def shifted(values: tf.Tensor, by: int, fill: int) -> tf.Tensor:
-            """values[i + by], `fill` outside."""
-            ends = tf.fill([abs(by)], tf.constant(fill, values.dtype))
-            return tf.concat([ends, values], 0)[:count] if by < 0 else tf.concat([values, ends], 0)[by:]
-
-        new_row = row != shifted(row, -1, -1)
-        before = tf.where(new_row, -1, shifted(kind, -1, -1))
-        after_blank = (before == SPACE) & (shifted(codes, -1, 0) == 0x20)
-        last = row != shifted(row, 1, -1)
-        blank = kind == SPACE
-        begins = tf.where(
-            blank,
-            # a run of blanks gives its last one to the next word, if there is one
-            (before != SPACE) | (~last & (shifted(kind, 1, SPACE) != SPACE)),
-            (before != kind) & ~after_blank,
-        )
-        # 's 't 're 've 'm 'll 'd: only where the apostrophe begins a word
-        quote = (codes == 0x27) & begins
-        one, two = (tf.where(shifted(row, by, -1) == row, shifted(codes, by, 0), 0) for by in (1, 2))
-        short = quote & tf.reduce_any(one[:, None] == [ord(c) for c in "stmd"], 1)
-        pair = one * 256 + two
-        long = quote & tf.reduce_any(pair[:, None] == [ord(a) * 256 + ord(b) for a, b in ("re", "ve", "ll")], 1)
-        inside = shifted(short | long, -1, False) | shifted(long, -2, False)
-        ended = shifted(short, -2, False) | shifted(long, -3, False)
-        return (begins & ~inside) | ended | new_row
+        flat = codes.flat_values
+        kinds = tf.gather(self._entries, tf.gather(self._blocks, tf.bitwise.right_shift(flat, 8)) + (flat & 255))
+        begins = word_starts(self._digits, flat, kinds, codes.row_splits)
+        words = tf.RaggedTensor.from_row_starts(flat, tf.where(begins)[:, 0], validate=False)
+        return self._of_words(words, begins, codes.row_splits)
 
 
-def _utf8_widths(codes: tf.Tensor) -> tf.Tensor:
+def utf8_widths(codes: tf.Tensor) -> tf.Tensor:
     """Bytes of each code point, int64."""
     return sum(tf.cast(codes >= bound, tf.int64) for bound in (0x0, 0x80, 0x800, 0x10000))
 
 
-def _utf8_bytes(codes: tf.Tensor) -> tf.Tensor:
-    """Code points [n] -> the bytes of all, one after the other, int32."""
+def byte_columns(codes: tf.Tensor) -> tf.Tensor:
+    """Code points [n] -> the bytes of each [n, 4] int32, -1 where there is none."""
     tail = [0x80 | tf.bitwise.right_shift(codes, shift) & 0x3F for shift in (0, 6, 12)]
     none = tf.fill(tf.shape(codes), -1)
     two, three, four = codes >= 0x80, codes >= 0x800, codes >= 0x10000
@@ -247,8 +239,7 @@ def _utf8_bytes(codes: tf.Tensor) -> tf.Tensor:
     lead = tf.where(three, 0xE0 | tf.bitwise.right_shift(codes, 12), lead)
     lead = tf.where(four, 0xF0 | tf.bitwise.right_shift(codes, 18), lead)
     columns = [lead, tf.where(four, tail[2], none), tf.where(three, tail[1], none), tf.where(two, tail[0], none)]
-    flat = tf.reshape(tf.stack(columns, 1), [-1])
-    return tf.boolean_mask(flat, flat >= 0)
+    return tf.stack(columns, 1)
 
 
 def _whole_words(tokenizer: MergeTokenizer) -> tuple[list[str], list[int]]:
@@ -256,23 +247,16 @@ def _whole_words(tokenizer: MergeTokenizer) -> tuple[list[str], list[int]]:
     words, ids = [], []
     for i, piece in enumerate(tokenizer.vocabulary):
         word = None if i in tokenizer.special_ids else tokenizer.whole(piece)
-        if word and tokenizer._merge(tokenizer.symbols(word)) == [i]:
+        if word and tokenizer._word_ids(word) == [i]:
             words.append(word)
             ids.append(i)
     return words or [""], ids or [-1]
 
 
-def _in_order(tokenizer: MergeTokenizer) -> bool:
-    """Whether merges only use what earlier ones made, each piece made once: then all pairs of one rank merge at once."""
-    made = set(tokenizer.singles())
-    for key, merged in zip(tokenizer._ranks, tokenizer._merged):
-        if merged in made or not {key // tokenizer.size, key % tokenizer.size} <= made:
-            return False
-        made.add(merged)
-    return len(tokenizer._ranks) == len(tokenizer._merged)
-
-
-def lookup(keys: Tensor, values: Tensor, default: int) -> tf.lookup.StaticHashTable:
-    """A lookup table; a module that holds it takes it into a SavedModel."""
-    content = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values, tf.int32))
-    return tf.lookup.StaticHashTable(content, default)
+def _together(tokenizer: MergeTokenizer) -> list[bool]:
+    """Of each rank, whether all its pairs merge at once: what they become has no pair of a lower rank."""
+    first: dict[int, int] = {}  # id -> the lowest rank of a pair that it is in
+    for key, rank in tokenizer._ranks.items():
+        for i in divmod(key, tokenizer.size):
+            first[i] = min(rank, first.get(i, rank))
+    return [first.get(merged, NEVER) > rank for rank, merged in enumerate(tokenizer._merged)]

@@ -21,6 +21,7 @@ from kerasbert.text.in_memory import File, InMemory
 from kerasbert.text.kinds import Kind
 from kerasbert.text.languages import NAME as LANGUAGES
 from kerasbert.text.languages import read_languages
+from kerasbert.text.metaspace_bpe import MetaspacePairEncoding
 from kerasbert.text.regex import RegexWords
 from kerasbert.text.regex import read_vocabulary as read_words
 from kerasbert.text.sentencepiece import read_model
@@ -247,6 +248,17 @@ def _pieces_and_merges(folder: File) -> tuple[list[str], list[list[str]]]:
     return hf.by_id(_read_json(folder / "vocab.json")), _read_merges(folder / "merges.txt")
 
 
+def _pieces_and_numbers(folder: File) -> tuple[list[str], list[list[str]]]:
+    """The same where merges are written by ids."""
+    pieces, merges = _pieces_and_merges(folder)
+    try:
+        return pieces, [[pieces[int(number)] for number in merge] for merge in merges]
+    except (ValueError, IndexError):
+        raise InputError(
+            f"merges.txt has no two ids below {len(pieces)} on each line. Write the directory again"
+        ) from None
+
+
 TOKENIZERS.add(
     "bpe",
     Kind(
@@ -263,6 +275,14 @@ TOKENIZERS.add(
         _pieces_and_merges,
         later("kerasbert.text.train_bpe", "train_word_bpe"),
         later("kerasbert.text.word_bpe_graph", "WordPairGraph"),
+    ),
+)
+TOKENIZERS.add(
+    "metaspace_bpe",
+    Kind(
+        MetaspacePairEncoding,
+        _pieces_and_numbers,
+        graph=later("kerasbert.text.metaspace_bpe_graph", "MetaspacePairGraph"),
     ),
 )
 TOKENIZERS.add(
@@ -360,6 +380,6 @@ def _from_merges(file: File, ids: dict, lowercase: bool | None) -> MergeTokenize
         tokenizer = hf.within_words(pieces, merges, added, beside=beside)
     else:
         prefix = beside.flag("add_prefix_space", False)
-        tokenizer = hf.byte_level(pieces, merges, prefix, added, beside)
+        tokenizer = hf.byte_level(pieces, merges, {"add_prefix_space": prefix}, added, beside)
     tokenizer.not_used = beside.left_over(hf.CONFIG_OF_KIND[tokenizer.kind])
     return tokenizer

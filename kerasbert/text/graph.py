@@ -106,6 +106,10 @@ class GraphTokenizer(tf.Module):
         """Offsets [S] of added tokens in texts that begin at these places [S]."""
         return segments.starts - origins, segments.ends - origins
 
+    def form_spans(self, matcher: GraphMatcher, flat: tf.Tensor, segments: Segments) -> tuple[tf.Tensor, tf.Tensor]:
+        """Where added tokens [S] begin and end in normalised texts, whose offsets are then those of the texts."""
+        return segments.starts, segments.ends
+
     @tf.autograph.experimental.do_not_convert
     def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """`Tokenizer.decode` of ids [B, (tokens)]: strings [B]."""

@@ -5,14 +5,16 @@ from types import MappingProxyType
 
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json, JsonMap, JsonView
-from kerasbert.text import bpe, wordpiece
+from kerasbert.text import bpe, metaspace_bpe, wordpiece
 from kerasbert.text.base import PARTS, Tokenizer
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
+from kerasbert.text.bpe_words import SPLITS, named
 from kerasbert.text.hf_added import ordinary, token_entry, with_added
 from kerasbert.text.hf_beside import Beside
 from kerasbert.text.hf_template import renamed, template_of
 from kerasbert.text.hf_unigram import read_unigram
 from kerasbert.text.hf_values import by_id, expect, field, only_step, short, steps
+from kerasbert.text.metaspace_bpe import MetaspacePairEncoding
 from kerasbert.text.unigram import BERT
 from kerasbert.text.word_bpe import END, WordPairEncoding
 from kerasbert.text.word_bpe import SPECIALS as WORD_BPE
@@ -26,6 +28,7 @@ DECODERS = {
     "wordpiece": ("WordPiece",),
     "bpe": ("ByteLevel",),
     "word_bpe": ("BPEDecoder",),
+    "metaspace_bpe": ("Replace", "ByteFallback", "Fuse"),
     "unigram": ("Metaspace", "Replace", "ByteFallback", "Fuse", "Strip"),
 }
 # keys of a tokenizer.json that change no id of a kind, each with the reason
@@ -39,21 +42,22 @@ OF_KIND = {
     "wordpiece": {},
     "word_bpe": {},
     "unigram": {},
+    "metaspace_bpe": {"model.fuse_unk": "the pieces of bytes stand for what is unknown", "model.unk_token": "the same"},
     "bpe": {
         "model.unk_token": "all 256 bytes are pieces: nothing is unknown",
         "model.fuse_unk": "nothing is unknown",
         "model.byte_fallback": "nothing is unknown",
         "pre_tokenizer.trim_offsets": "offsets leave blanks out, always",
-        "pre_tokenizer.pretokenizers.0.trim_offsets": "offsets leave blanks out, always",
+        "pre_tokenizer.pretokenizers.*.trim_offsets": "offsets leave blanks out, always",
     },
 }
-NFC = "normalizer's NFC (tokenizer.json)"
 _AROUND = dict.fromkeys(("add_bos_token", "add_eos_token"), "tokenizer.json's post_processor or the class says it")
 # keys of tokenizer_config.json that change nothing of a kind, each with the reason
 CONFIG_OF_KIND = {
     "wordpiece": _AROUND | {"add_prefix_space": "BERT's words have no blank before them"},
     "bpe": _AROUND | {"do_lower_case": "of DeBERTa's files: byte-level classes never read it"},
     "word_bpe": _AROUND,
+    "metaspace_bpe": _AROUND,
     "unigram": _AROUND
     | {"extra_ids": "where no file numbers the sentinels they are made of it, else it says their number again"},
 }
@@ -123,7 +127,7 @@ def _check_decoder(content: Mapping, kind: str) -> None:
 def byte_level(
     pieces: list[str],
     merges: list,
-    add_prefix_space: bool,
+    words: JsonMap,
     tokens: Sequence[Mapping] = (),
     beside: Beside | None = None,
     template: tuple[str, str] | None = None,
@@ -131,6 +135,7 @@ def byte_level(
     """With RoBERTa's special tokens, BERT's or GPT-2's one where the vocabulary has those, or with those that files name.
 
     Args:
+        words: settings of `BytePairEncoding`, what it does to a text before pieces are merged.
         tokens: as `hf_added.with_added` gives them. template: the file's; None for the family's.
     """
     beside, known = Beside() if beside is None else beside, set(pieces)
@@ -152,9 +157,7 @@ def byte_level(
     else:
         template = beside.template(template)
     extra = ordinary(tokens, specials.values())
-    return BytePairEncoding(
-        pieces, merges, add_prefix_space=add_prefix_space, specials=specials, template=template, added=extra
-    )
+    return BytePairEncoding(pieces, merges, **words, specials=specials, template=template, added=extra)
 
 
 def within_words(
@@ -246,6 +249,9 @@ def _bpe(content: JsonView, large: dict, tokens: list, lowercase: None, beside: 
             f"model.dropout is {short(model['dropout'])}, expected none: a text always has the same pieces here"
         )
     read = _within_words if model.get("end_of_word_suffix") else _byte_level
+    levels = [step["type"] for step in steps(content.get("pre_tokenizer"), "pretokenizers", "pre_tokenizer")]
+    if model.get("byte_fallback") and "ByteLevel" not in levels:
+        read = _metaspace
     return read(content, large, tokens, beside)
 
 
@@ -274,26 +280,82 @@ def _merges(merges: object) -> list:
 
 def _byte_level(content: JsonView, large: dict, tokens: list, beside: Beside) -> BytePairEncoding:
     kind, model = "byte-level BPE as in GPT-2 and RoBERTa", content["model"]
-    level = only_step(content.get("pre_tokenizer"), "pretokenizers", "pre_tokenizer", "ByteLevel", kind)
+    level, split = _level_of(content, kind)
     expect(
-        ("pre_tokenizer.use_regex", level.get("use_regex", True), True),
-        ("normalizer", None if _composes(content, beside) else content.get("normalizer"), None),
+        ("normalizer", None if _composes(content) else content.get("normalizer"), None),
+        ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
+        kind=kind,
+    )
+    pieces, added = with_added(_ids(large["vocab"]), tokens)
+    words = {"split": split, "ignore_merges": field(model, "ignore_merges", bool, "model", False)}
+    words["nfc"] = _composes(content)
+    prefix = beside.settled("add_prefix_space", field(level, "add_prefix_space", bool, "pre_tokenizer", True))
+    template = template_of(content.get("post_processor"), pieces)
+    if prefix and split != "gpt2":
+        raise InputError(
+            f"add_prefix_space is true beside the split {split!r}, expected false: a blank would stand before every word"
+        )
+    words["add_prefix_space"] = bool(prefix)
+    return byte_level(pieces, _merges(large["merges"]), words, added, beside, template)
+
+
+def _level_of(content: JsonView, kind: str) -> tuple[Mapping, str]:
+    """The ByteLevel step, and the name of the split: its own, or that of the step before it."""
+    found = list(steps(content.get("pre_tokenizer"), "pretokenizers", "pre_tokenizer"))
+    if [step["type"] for step in found] != ["Split", "ByteLevel"]:
+        level = only_step(content.get("pre_tokenizer"), "pretokenizers", "pre_tokenizer", "ByteLevel", kind)
+        expect(("pre_tokenizer.use_regex", level.get("use_regex", True), True), kind=kind)
+        return level, "gpt2"
+    split, level = found
+    expression = field(split, "pattern", dict, "pre_tokenizer", {}).get("Regex")
+    name = named(expression)
+    if name is None:
+        raise InputError(
+            f"pre_tokenizer splits at {short(expression)}, expected the expression of {', '.join(SPLITS)}: other words would be "
+            "merged"
+        )
+    # both keep what the expression finds, and it finds all of a text
+    ways = (("Isolated", False), ("Removed", True))
+    way = split.get("behavior"), split.get("invert", False)
+    if way not in ways:
+        raise InputError(f"pre_tokenizer's Split has behavior and invert {way}, expected {ways[0]} or {ways[1]}")
+    expect(
+        ("pre_tokenizer.use_regex", level.get("use_regex", True), False),
+        ("pre_tokenizer.add_prefix_space", level.get("add_prefix_space", True), False),
+        kind=kind,
+    )
+    return level, name
+
+
+def _metaspace(content: JsonView, large: dict, tokens: list, beside: Beside) -> MetaspacePairEncoding:
+    kind, model = "BPE with byte fallback as in Gemma", content["model"]
+    blanks = only_step(content.get("normalizer"), "normalizers", "normalizer", "Replace", kind)
+    pattern, content_ = dict(field(blanks, "pattern", dict, "normalizer", {})), blanks.get("content")
+    expect(
+        ("normalizer.pattern and content", (pattern, content_), ({"String": " "}, metaspace_bpe.SPACE)),
         ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
         ("model.ignore_merges", model.get("ignore_merges", False), False),
         kind=kind,
     )
+    for split in steps(content.get("pre_tokenizer"), "pretokenizers", "pre_tokenizer"):
+        pattern = dict(field(split, "pattern", dict, "pre_tokenizer", {}))
+        expect(  # of blanks, of which the normalizer leaves none
+            ("pre_tokenizer.type and pattern", (split["type"], pattern), ("Split", {"String": " "})), kind=kind
+        )
+        for key in ("behavior", "invert"):
+            split.get(key)
     pieces, added = with_added(_ids(large["vocab"]), tokens)
-    prefix = beside.settled("add_prefix_space", field(level, "add_prefix_space", bool, "pre_tokenizer", True))
-    template = template_of(content.get("post_processor"), pieces)
-    return byte_level(pieces, _merges(large["merges"]), bool(prefix), added, beside, template)
+    known = set(pieces)
+    specials = {part: piece for part, piece in metaspace_bpe.SPECIALS.items() if part != "mask" or piece in known}
+    specials |= beside.named(known)
+    template = beside.template(template_of(content.get("post_processor"), pieces))
+    extra = ordinary(added, specials.values())
+    return MetaspacePairEncoding(pieces, _merges(large["merges"]), specials=specials, template=template, added=extra)
 
 
-def _composes(content: JsonView, beside: Beside) -> bool:
-    """Whether the normalizer is NFC alone, as GPT-NeoX's and ModernBERT's is. It is not computed here, which is told."""
-    composes = [step["type"] for step in steps(content.get("normalizer"), "normalizers", "normalizer")] == ["NFC"]
-    if composes:
-        beside.told[NFC] = "a letter with its accent behind it as a character of its own stays two characters"
-    return composes
+def _composes(content: JsonView) -> bool:
+    """Whether the normalizer is NFC alone, as GPT-NeoX's and ModernBERT's is."""
+    return [step["type"] for step in steps(content.get("normalizer"), "normalizers", "normalizer")] == ["NFC"]
 
 
 def _unigram(content: JsonView, large: dict, tokens: list, lowercase: None, beside: Beside) -> Tokenizer:

@@ -7,7 +7,9 @@ from kerasbert.errors import InputError
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.bert_words import BertWords
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
+from kerasbert.text.bpe_words import SPLITS
 from kerasbert.text.charsmap import Charsmap
+from kerasbert.text.metaspace_bpe import MetaspacePairEncoding
 from kerasbert.text.sentencepiece import NORMAL
 from kerasbert.text.template import Item
 from kerasbert.text.unigram import SPACE, Unigram
@@ -27,6 +29,7 @@ def save_hf(tokenizer: Tokenizer, path: str | os.PathLike) -> None:
         "wordpiece": _wordpiece_parts,
         "bpe": _byte_level_parts,
         "word_bpe": _word_bpe_parts,
+        "metaspace_bpe": _metaspace_parts,
         "unigram": _unigram_parts,
     }
     parts = kinds.get(tokenizer.kind)
@@ -119,12 +122,18 @@ def _wordpiece_parts(tokenizer: WordPiece) -> dict:
 
 
 def _byte_level_parts(tokenizer: BytePairEncoding) -> dict:
-    level = {"add_prefix_space": tokenizer.add_prefix_space, "trim_offsets": True, "use_regex": True}
+    usual = tokenizer.split == "gpt2"
+    level = {"add_prefix_space": tokenizer.add_prefix_space, "trim_offsets": True, "use_regex": usual}
+    splitter: dict = {"type": "ByteLevel"} | level
+    if not usual:
+        expression = {"Regex": SPLITS[tokenizer.split].expression}
+        split = {"type": "Split", "pattern": expression, "behavior": "Isolated", "invert": False}
+        splitter = {"type": "Sequence", "pretokenizers": [split, splitter]}
     return {
-        "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel"} | level,
-        "decoder": {"type": "ByteLevel"} | level,
-        "model": _bpe_model(tokenizer, None, ""),
+        "normalizer": {"type": "NFC"} if tokenizer.nfc else None,
+        "pre_tokenizer": splitter,
+        "decoder": {"type": "ByteLevel"} | level | {"use_regex": True},
+        "model": _bpe_model(tokenizer, None, "") | {"ignore_merges": tokenizer.ignore_merges},
     }
 
 
@@ -133,6 +142,18 @@ def _word_bpe_parts(tokenizer: WordPairEncoding) -> dict:
     return _words_parts(tokenizer) | {
         "decoder": decoder,
         "model": _bpe_model(tokenizer, tokenizer.specials["unk"], END),
+    }
+
+
+def _metaspace_parts(tokenizer: MetaspacePairEncoding) -> dict:
+    blank, model = {"String": " "}, _bpe_model(tokenizer, tokenizer.specials["unk"], "")
+    model |= {"end_of_word_suffix": None, "continuing_subword_prefix": None, "fuse_unk": True, "byte_fallback": True}
+    back = {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
+    return {
+        "normalizer": {"type": "Replace", "pattern": blank, "content": SPACE},
+        "pre_tokenizer": {"type": "Split", "pattern": blank, "behavior": "MergedWithPrevious", "invert": False},
+        "decoder": {"type": "Sequence", "decoders": [back, {"type": "ByteFallback"}, {"type": "Fuse"}]},
+        "model": model,
     }
 
 

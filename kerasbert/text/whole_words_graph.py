@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from kerasbert.text.bpe_graph import lookup
 from kerasbert.text.graph import GraphTokenizer
+from kerasbert.text.nfc_graph import lookup
 from kerasbert.text.whole_words import WholeWords
 
 

@@ -90,7 +90,7 @@ class WordPairEncoding(BertWords, MergeTokenizer):
 
     def _merge_word(self, word: str) -> tuple[tuple[int, int], ...]:
         """(id, end) of each piece of a word."""
-        ids = self._merge(self.symbols(word))
+        ids = self._word_ids(word)
         return tuple(zip(ids, itertools.accumulate(self.width(self.vocabulary[i]) for i in ids)))
 
     def continues(self, token_id: int) -> bool:

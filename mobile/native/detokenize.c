@@ -28,6 +28,12 @@ static void push_replaced(kb_text piece, const char *pattern, const char *by, kb
 
 static void push_unigram(const kb_tokenizer *t, int32_t id, kb_bytes *out) {
   size_t i;
+  if (t->metaspace) {
+    int byte = kb_bpe_byte(t, id);
+    if (byte < 0) push_replaced(t->pieces[id], BLANK_PIECE, " ", out);
+    else kb_push_byte(out, (uint8_t)byte);
+    return;
+  }
   if (!kb_unigram_is_byte(t, id)) {
     push_replaced(t->pieces[id], BLANK_PIECE, " ", out);
     return;
@@ -55,7 +61,7 @@ static int push_wordpiece(kb_text piece, int first, kb_bytes *out) {
 }
 
 static int left_out(const kb_tokenizer *t, int32_t id) {
-  if (t->unigram != NULL) return t->special[id] && !t->is_added[id] && id != t->parts[KB_UNK] && id != t->parts[KB_MASK];
+  if (t->unigram != NULL || t->metaspace) return t->special[id] && !t->is_added[id] && id != t->parts[KB_UNK] && id != t->parts[KB_MASK];
   return id == t->parts[KB_PAD] || id == t->parts[KB_CLS] || id == t->parts[KB_SEP];
 }
 
@@ -75,7 +81,7 @@ KB_API kb_status kb_detokenize(const kb_tokenizer *t, const int32_t *ids, size_t
     if (ids[i] < 0 || (size_t)ids[i] >= t->size)
       return kb_fail(message, KB_ARGUMENT, "the id %ld is none of the %lu pieces", (long)ids[i], (unsigned long)t->size);
     if (left_out(t, ids[i])) continue;
-    if (t->unigram != NULL) push_unigram(t, ids[i], &w->word);
+    if (t->unigram != NULL || t->metaspace) push_unigram(t, ids[i], &w->word);
     else if (t->lengths == NULL) good = push_wordpiece(t->pieces[ids[i]], first, &w->word);
     else if (t->is_added[ids[i]]) kb_push_bytes(&w->word, t->pieces[ids[i]].data, t->pieces[ids[i]].size);
     else good = push_bytes(bytes, t->pieces[ids[i]], &w->codes, &w->word);

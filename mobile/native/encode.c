@@ -55,7 +55,7 @@ static void push_added(const kb_tokenizer *t, kb_work *w, int32_t id, size_t beg
   size_t first = begin, last = end;
   kb_push_int(&w->ids, id);
   if (!offsets) return;
-  if (t->form == NULL) {
+  if (t->lengths != NULL && !t->metaspace) {
     while (first < end && kb_flags(w->codes.data[first]) & KB_F_BLANK) first++;
     if (t->add_prefix_space && begin == 0 && first == 1) first = 0; /* as the first token's */
     while (last > first && kb_flags(w->codes.data[last - 1]) & KB_F_BLANK) last--;
@@ -65,7 +65,7 @@ static void push_added(const kb_tokenizer *t, kb_work *w, int32_t id, size_t beg
 }
 
 /* Offsets in the form from `low` on -> in the text from `begin` on. */
-static void place(kb_work *w, size_t from, size_t low, size_t begin) {
+void kb_place(kb_work *w, size_t from, size_t low, size_t begin) {
   size_t i, n = w->form.count;
   for (i = from; i < w->starts.count; i++) {
     size_t a = low + (size_t)w->starts.data[i], b = low + (size_t)w->ends.data[i];
@@ -109,7 +109,7 @@ static kb_status between(const kb_tokenizer *t, kb_work *w, size_t begin, size_t
     }
     status = t->formed(t, w, w->form.data + part.begin, part.end - part.begin,
                        offsets && begin + (size_t)w->form_starts.data[part.begin] == 0, offsets, message);
-    if (offsets) place(w, first, part.begin, begin);
+    if (offsets) kb_place(w, first, part.begin, begin);
   }
   return status;
 }

@@ -150,6 +150,9 @@ uint32_t kb_lower(uint32_t code);
 unsigned kb_class(uint32_t code); /* canonical combining class */
 
 /* NFD without marks of a code point that has KB_STRIP or is a Hangul syllable -> its number of code points, at most 6. */
+size_t kb_apart(uint32_t code, uint32_t *out); /* of NFD, at most four; how many */
+uint32_t kb_together(uint32_t first, uint32_t second); /* the composed one; 0: none */
+int kb_joins(uint32_t code); /* whether it may change with what is before it in NFC */
 size_t kb_strip(uint32_t code, uint32_t *out);
 
 /* UTF-8 -> code points; invalid bytes are U+FFFD, one for each maximal part of a sequence (Unicode, table 3-8). */
@@ -256,7 +259,11 @@ struct kb_tokenizer {
   uint32_t inside; /* node of "##" */
   uint16_t ascii[128]; /* 0 dropped, 32 a blank, else the character; 256 more of one that is a word */
   /* bpe */
-  uint8_t add_prefix_space;
+  uint8_t add_prefix_space, ignore_merges;
+  uint8_t nfc;
+  uint8_t metaspace, whole_texts; /* of Gemma's; whether a piece goes over the beginning of a word */
+  size_t digits; /* of a word at most; 0: GPT-2's words */
+  uint32_t alphabet[256];
   int32_t bytes[256]; /* ids; of unigram those of byte pieces */
   kb_pair *merges;
   size_t merges_room;
@@ -287,10 +294,15 @@ int kb_work_failed(const kb_work *work);
    normalised one; `form`. */
 kb_status kb_wordpiece_open(kb_tokenizer *tokenizer, kb_message *message);
 kb_status kb_bpe_open(kb_tokenizer *tokenizer, kb_text merges, kb_message *message);
+int kb_bpe_byte(const kb_tokenizer *tokenizer, int32_t id); /* the byte that a piece <0xFF> stands for; -1 of another */
 kb_status kb_unigram_pieces(kb_tokenizer *tokenizer, kb_text model, kb_message *message); /* its vocabulary */
 kb_status kb_unigram_open(kb_tokenizer *tokenizer, kb_message *message);
 void kb_unigram_close(kb_tokenizer *tokenizer);
 int kb_unigram_plain(const kb_tokenizer *tokenizer); /* whether added tokens may stand beside the model */
+uint64_t kb_stamp(const kb_file *files, size_t count);
+/* merges.c: merges.txt; and merging n symbols -> how many are left, 0: no memory */
+kb_status kb_merges_open(kb_tokenizer *tokenizer, kb_text merges, kb_message *message);
+size_t kb_merge(const kb_tokenizer *tokenizer, struct kb_work *work, int32_t *symbols, size_t n);
 int kb_unigram_is_byte(const kb_tokenizer *tokenizer, int32_t id);
 #define KB_PLAIN(name) \
   kb_status name(const kb_tokenizer *, kb_work *, const uint32_t *codes, size_t count, int first, int offsets, kb_message *)
@@ -299,11 +311,17 @@ KB_PLAIN(kb_wordpiece_plain);
 KB_PLAIN(kb_wordpiece_formed);
 KB_FORM(kb_wordpiece_form);
 KB_PLAIN(kb_bpe_plain);
+KB_FORM(kb_metaspace_form);
+KB_FORM(kb_nfc_form);
+KB_PLAIN(kb_nfc_plain);
 KB_PLAIN(kb_unigram_text);
 KB_PLAIN(kb_unigram_formed);
 KB_FORM(kb_unigram_form);
 void kb_byte_alphabet(uint32_t alphabet[256]); /* byte -> the code point that stands for it in pieces of byte-level BPE */
 
+
+/* encode.c: offsets in the form from `low` on -> in the text from `begin` on */
+void kb_place(kb_work *work, size_t from, size_t low, size_t begin);
 
 /* tokenizer.c: files and settings */
 const kb_file *kb_file_find(const kb_file *files, size_t count, const char *name);

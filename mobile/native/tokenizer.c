@@ -257,6 +257,8 @@ static kb_status match_added(kb_tokenizer *t, kb_message *message) {
 
 static const char *const BERT[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 static const char *const ROBERTA[] = {"<pad>", "<unk>", "<s>", "</s>", "<mask>"};
+static const char *const GEMMA[] = {"<pad>", "<unk>", "<bos>", "<eos>", "<mask>"};
+static const char *const GEMMA_TEMPLATE[] = {"<bos> $A <eos>", "<bos> $A <eos> $B <eos>"};
 static const char *const ALBERT[] = {"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"};
 static const char *const BERT_TEMPLATE[] = {"[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"};
 static const char *const ROBERTA_TEMPLATE[] = {"<s> $A </s>", "<s> $A </s> </s> $B </s>"};
@@ -298,17 +300,29 @@ static kb_status open_wordpiece(kb_tokenizer *t, const kb_json *json, uint32_t s
 }
 
 static kb_status open_bpe(kb_tokenizer *t, const kb_json *json, uint32_t settings, const kb_file *files, size_t count, kb_message *message) {
-  static const char *const names[] = {"add_prefix_space", "specials", "template", "added", NULL};
+  static const char *const names[] = {"add_prefix_space", "split", "ignore_merges", "nfc", "specials", "template", "added", NULL};
+  uint32_t split;
   kb_text vocabulary = {NULL, 0}, merges = {NULL, 0};
   kb_status status;
-  t->kind = "bpe", t->plain = t->formed = kb_bpe_plain;
-  if (settings && (status = only(json, settings, names, message)) != KB_OK) return status;
+  t->plain = t->formed = kb_bpe_plain;
+  if (t->metaspace) t->form = kb_metaspace_form;
+  if (settings && (status = only(json, settings, t->metaspace ? names + 4 : names, message)) != KB_OK) return status;
   if (settings && (status = flag(json, settings, "add_prefix_space", &t->add_prefix_space, message)) != KB_OK) return status;
+  if (settings && (status = flag(json, settings, "ignore_merges", &t->ignore_merges, message)) != KB_OK) return status;
+  if (settings && (status = flag(json, settings, "nfc", &t->nfc, message)) != KB_OK) return status;
+  if (t->nfc) t->plain = kb_nfc_plain, t->form = kb_nfc_form;
+  split = settings ? kb_json_get(json, settings, "split") : 0;
+  if (split) {
+    const kb_text name = json->nodes[split].text;
+    if (json->nodes[split].type != KB_STRING || !(kb_is(name, "gpt2") || kb_is(name, "llama3") || kb_is(name, "qwen2")))
+      return kb_fail(message, KB_UNSUPPORTED, "the split '%s', expected gpt2, llama3 or qwen2", kb_show(name).text);
+    t->digits = kb_is(name, "gpt2") ? 0 : kb_is(name, "qwen2") ? 1 : 3;
+  }
   if ((status = needed(files, count, "vocab.json", &vocabulary, message)) != KB_OK) return status;
   if ((status = needed(files, count, "merges.txt", &merges, message)) != KB_OK) return status;
   if ((status = read_object(t, vocabulary, message)) != KB_OK) return status;
-  if ((status = specials(t, json, settings, ROBERTA, message)) != KB_OK) return status;
-  if ((status = templates(t, json, settings, ROBERTA_TEMPLATE, message)) != KB_OK) return status;
+  if ((status = specials(t, json, settings, t->metaspace ? GEMMA : ROBERTA, message)) != KB_OK) return status;
+  if ((status = templates(t, json, settings, t->metaspace ? GEMMA_TEMPLATE : ROBERTA_TEMPLATE, message)) != KB_OK) return status;
   if ((status = read_added(t, json, settings, message)) != KB_OK) return status;
   return kb_bpe_open(t, merges, message);
 }
@@ -331,22 +345,6 @@ static kb_status open_unigram(kb_tokenizer *t, const kb_json *json, uint32_t set
   return KB_OK;
 }
 
-/* A hash of the files: tokenizers of one are the same. */
-static uint64_t stamp(const kb_file *files, size_t count) {
-  uint64_t value = 0xcbf29ce484222325u, part;
-  size_t i, k;
-  for (i = 0; i < count; i++) {
-    for (k = 0; k + 8 <= files[i].content.size; k += 8) {
-      memcpy(&part, files[i].content.data + k, 8);
-      value = (value ^ part) * 0x9e3779b97f4a7c15u;
-      value ^= value >> 32;
-    }
-    for (; k < files[i].content.size; k++) value = (value ^ (unsigned char)files[i].content.data[k]) * 0x100000001b3u;
-    value = (value ^ files[i].content.size) * 0x100000001b3u;
-  }
-  return value;
-}
-
 KB_API kb_status kb_tokenizer_open(const kb_file *files, size_t count, kb_tokenizer **tokenizer, kb_message *message) {
   const kb_file *file = kb_file_find(files, count, "tokenizer.json");
   kb_tokenizer *t;
@@ -364,11 +362,13 @@ KB_API kb_status kb_tokenizer_open(const kb_file *files, size_t count, kb_tokeni
   if (t == NULL) status = kb_no_memory(message);
   else if (kind == 0) status = kb_fail(message, KB_UNSUPPORTED, "a tokenizer.json of others, without kind");
   else if (kb_is(json.nodes[kind].text, "wordpiece")) status = open_wordpiece(t, &json, settings, files, count, message);
-  else if (kb_is(json.nodes[kind].text, "bpe")) status = open_bpe(t, &json, settings, files, count, message);
+  else if (kb_is(json.nodes[kind].text, "bpe")) t->kind = "bpe", status = open_bpe(t, &json, settings, files, count, message);
+  else if (kb_is(json.nodes[kind].text, "metaspace_bpe"))
+    t->kind = "metaspace_bpe", t->metaspace = 1, status = open_bpe(t, &json, settings, files, count, message);
   else if (kb_is(json.nodes[kind].text, "unigram")) status = open_unigram(t, &json, settings, files, count, message);
-  else status = kb_fail(message, KB_UNSUPPORTED, "a tokenizer of kind '%s', expected wordpiece, bpe or unigram", kb_show(json.nodes[kind].text).text);
+  else status = kb_fail(message, KB_UNSUPPORTED, "a tokenizer of kind '%s', expected wordpiece, bpe, metaspace_bpe or unigram", kb_show(json.nodes[kind].text).text);
   kb_json_close(&json);
-  if (status == KB_OK) t->stamp = stamp(files, count);
+  if (status == KB_OK) t->stamp = kb_stamp(files, count);
   if (status == KB_OK && t->added_count > 0) status = match_added(t, message);
   if (status == KB_OK) *tokenizer = t;
   else kb_tokenizer_close(t);

@@ -63,6 +63,32 @@ size_t kb_strip(uint32_t code, uint32_t *out) {
   return count;
 }
 
+size_t kb_apart(uint32_t code, uint32_t *out) {
+  size_t at, i, count = 0;
+  if (code >= HANGUL_FIRST && code < HANGUL_END) return kb_strip(code, out);
+  at = code < 0xC0 ? COUNT(kb_apart_keys) : search(kb_apart_keys, COUNT(kb_apart_keys), code);
+  if (at == COUNT(kb_apart_keys)) return out[0] = code, 1;
+  for (i = kb_apart_ends[at]; i < kb_apart_ends[at + 1]; i++) out[count++] = kb_apart_pool[i];
+  return count;
+}
+
+uint32_t kb_together(uint32_t first, uint32_t second) {
+  uint64_t key = (uint64_t)first << 32 | second;
+  size_t low = 0, high = COUNT(kb_pair_keys);
+  if (first >= 0x1100 && first < 0x1113 && second >= 0x1161 && second < 0x1176)
+    return HANGUL_FIRST + ((first - 0x1100) * 21 + (second - 0x1161)) * 28;
+  if (first >= HANGUL_FIRST && first < HANGUL_END && (first - HANGUL_FIRST) % 28 == 0 && second > 0x11A7 && second < 0x11C3)
+    return first + (second - 0x11A7);
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (kb_pair_keys[middle] < key) low = middle + 1;
+    else high = middle;
+  }
+  return low < COUNT(kb_pair_keys) && kb_pair_keys[low] == key ? kb_pair_values[low] : 0;
+}
+
+int kb_joins(uint32_t code) { return code >= 0x300 && search(kb_join_keys, COUNT(kb_join_keys), code) < COUNT(kb_join_keys); }
+
 /* The code point at the beginning of some bytes and how many it takes. 0: not UTF-8, and *size bytes are one invalid part. */
 static int decode_one(const unsigned char *s, size_t left, uint32_t *code, size_t *size) {
   unsigned char lead = s[0], low = 0x80, high = 0xBF;

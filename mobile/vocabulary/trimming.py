@@ -236,5 +236,6 @@ KINDS: dict[str, tuple[Callable[[Any], list[int]], Callable]] = {
     "wordpiece": (_wordpiece_characters, _alone),
     "bpe": (_bytes, _merged),
     "word_bpe": (lambda tokenizer: tokenizer.singles(), _merged),
+    "metaspace_bpe": (lambda tokenizer: tokenizer.singles(), _merged),
     "unigram": (_unigram_characters, _alone),
 }

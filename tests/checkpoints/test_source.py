@@ -206,3 +206,11 @@ def test_a_name_is_refused_without_tensorflow():
         "sorted({'tensorflow', 'keras'} & set(sys.modules)))"
     )
     assert python("-c", program).stdout.strip() == "2 []"
+
+
+@pytest.mark.parametrize("command", ["import {} --out x", "finetune {} --task glue/sst2 --data x --out y"])
+def test_a_decoder_of_a_known_family_is_named_as_one(command, tmp_path, capsys):
+    config = {"model_type": "modernbert-decoder", "architectures": ["ModernBertDecoderModel"]}
+    write_hf(tmp_path, random_tensors({"a": (2,)}), config)
+    assert main(command.format(tmp_path).split()) == 2
+    assert "is of model_type 'modernbert-decoder': a decoder alone, no encoder" in capsys.readouterr().err

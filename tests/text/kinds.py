@@ -4,12 +4,15 @@ import json
 from functools import cache
 
 import sentencepiece
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from kerasbert.text import BytePairEncoding, Tokens, Unigram, load_tokenizer
 from kerasbert.text.added import AddedToken
 from kerasbert.text.base import Tokenizer as Base
 from kerasbert.text.bpe import SPECIALS, MergeTokenizer
+from kerasbert.text.bpe_words import SPLITS
+from kerasbert.text.metaspace_bpe import SPACE, MetaspacePairEncoding
+from kerasbert.text.metaspace_bpe import SPECIALS as METASPACE
 from kerasbert.text.sentencepiece import write_model
 from kerasbert.text.train_bpe import train_bpe, train_word_bpe
 from kerasbert.text.train_unigram import train_unigram
@@ -29,6 +32,45 @@ def lines() -> list[str]:
 def small_bpe(add_prefix_space: bool = False) -> BytePairEncoding:
     """600 pieces."""
     return train_bpe(lines(), 600, add_prefix_space=add_prefix_space)
+
+
+@cache
+def split_bpe(split: str) -> BytePairEncoding:
+    """`small_bpe` with another split, and with pieces that only `ignore_merges` gives."""
+    made = small_bpe()
+    merges = [merge for i, merge in enumerate(made.merges) if i % 5]
+    return BytePairEncoding(made.vocabulary, merges, **made.settings() | {"split": split, "ignore_merges": True})
+
+
+@cache
+def nfc_bpe() -> BytePairEncoding:
+    """`small_bpe` of composed texts."""
+    made = small_bpe()
+    return BytePairEncoding(made.vocabulary, made.merges, **made.settings() | {"nfc": True})
+
+
+@cache
+def small_metaspace() -> MetaspacePairEncoding:
+    """1,506 pieces of Gemma's kind, with its pieces of runs of blanks and of ends of lines."""
+    first = [METASPACE[part] for part in ("pad", "sep", "cls", "unk", "mask")]
+    trained = Tokenizer(models.BPE(unk_token=METASPACE["unk"], byte_fallback=True, fuse_unk=True))
+    trained.normalizer = normalizers.Replace(" ", SPACE)
+    trained.pre_tokenizer = pre_tokenizers.Split(SPACE, "merged_with_next")
+    numbers = [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=1500, special_tokens=first + numbers, limit_alphabet=200, show_progress=False
+    )
+    trained.train_from_iterator(lines(), trainer)
+    model = json.loads(trained.to_str())["model"]
+    more = ["\n", "\n\n", "\n\n\n", "\t", SPACE * 2, SPACE * 3, SPACE * 4]
+    pieces = list(dict.fromkeys([*sorted(model["vocab"], key=model["vocab"].__getitem__), *more]))
+    # every way to make a run, as SentencePiece's merges are written
+    runs = [
+        (c * a, c * b) for c, most in (("\n", 3), (SPACE, 4)) for a in range(1, most) for b in range(1, most - a + 1)
+    ]
+    merges = [tuple(merge if isinstance(merge, list) else merge.split(" ")) for merge in model["merges"]]
+    added = [AddedToken(piece, piece=True) for piece in sorted(more, key=pieces.index)]
+    return MetaspacePairEncoding(pieces, list(dict.fromkeys([*merges, *runs])), added=added)
 
 
 @cache
@@ -92,8 +134,15 @@ def shared_unigram(name: str) -> Unigram:
 def byte_level_reference(tokenizer: BytePairEncoding) -> Tokenizer:
     """Hugging Face's ByteLevel + BPE with RoBERTa's offsets."""
     ids = {piece: i for i, piece in enumerate(tokenizer.vocabulary)}
-    reference = Tokenizer(models.BPE(ids, list(tokenizer.merges)))
+    reference = Tokenizer(models.BPE(ids, list(tokenizer.merges), ignore_merges=tokenizer.ignore_merges))
     reference.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=tokenizer.add_prefix_space)
+    if tokenizer.nfc:
+        reference.normalizer = normalizers.NFC()
+    if tokenizer.split != "gpt2":
+        split = pre_tokenizers.Split(Regex(SPLITS[tokenizer.split].expression), "isolated")
+        reference.pre_tokenizer = pre_tokenizers.Sequence(
+            [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
     reference.post_processor = processors.RobertaProcessing(
         ("</s>", tokenizer.sep_id),
         ("<s>", tokenizer.cls_id),

@@ -14,14 +14,17 @@ from kerasbert.text.graph import graph_tokenizer
 from kerasbert.text.wordpiece import SPECIALS
 from tests import tiny
 from tests.support import often, python
-from tests.text.kinds import small_bpe, small_unigram, small_word_bpe, with_added
+from tests.text.kinds import nfc_bpe, small_bpe, small_metaspace, small_unigram, small_word_bpe, split_bpe, with_added
 from tests.text.saved import assert_it_loads_without_kerasbert
 from tests.text.strings import generate
 
 KINDS = {
     "bpe": small_bpe,
     "bpe with prefix": lambda: small_bpe(True),
+    "bpe nfc": nfc_bpe,
+    "bpe llama3": lambda: split_bpe("llama3"),
     "word_bpe": small_word_bpe,
+    "metaspace_bpe": small_metaspace,
     "unigram": small_unigram,
     "wordpiece": lambda: WordPiece([*SPECIALS, "un", "##aff", "##able", "a", "##a", "cafe", ",", "中"]),
 }
@@ -53,6 +56,7 @@ def test_texts_of_all_sorts_in_one_batch_are_read_as_by_python(kind, added):
         "un" * 9,
         "中中 the\u3000the naïve naïvenaïve unaffable中",
         " the  naïve 中 ",
+        "e\u0301 \u0323the nai\u0308ve\u0301 \u1100\u1161\u11a8",
     ]
     texts = [
         *runs,

@@ -135,7 +135,8 @@ def test_the_tables_are_those_of_python():
 
 def test_other_tokenizers_are_refused_by_name():
     with pytest.raises(
-        Unsupported, match="does not read a tokenizer of kind 'word_bpe', expected wordpiece, bpe or unigram"
+        Unsupported,
+        match="does not read a tokenizer of kind 'word_bpe', expected wordpiece, bpe, metaspace_bpe or unigram",
     ):
         NativeTokenizer(files(small_word_bpe()))
     with pytest.raises(Unsupported, match="a tokenizer with a knowledge graph"):

@@ -1,4 +1,4 @@
-"""Tokenizers of the three kinds that the C library reads, their files, and texts with added tokens in them."""
+"""Tokenizers of the kinds that the C library reads, their files, and texts with added tokens in them."""
 
 import random
 import tempfile
@@ -6,12 +6,22 @@ from functools import cache
 from pathlib import Path
 
 from kerasbert.mobile.runtime.native import NativeTokenizer
-from kerasbert.text import BytePairEncoding, Tokenizer, Unigram, WordPiece, load_tokenizer
+from kerasbert.text import Tokenizer, Unigram, WordPiece, load_tokenizer
 from kerasbert.text.added import AddedToken
+from kerasbert.text.bpe import MergeTokenizer
 from kerasbert.text.sentencepiece import CONTROL
 from kerasbert.text.wordpiece import SPECIALS
 from tests.support import shared
-from tests.text.kinds import SENTENCEPIECE, gpt2_bpe, shared_unigram, small_bpe, small_unigram
+from tests.text.kinds import (
+    SENTENCEPIECE,
+    gpt2_bpe,
+    nfc_bpe,
+    shared_unigram,
+    small_bpe,
+    small_metaspace,
+    small_unigram,
+    split_bpe,
+)
 from tests.text.strings import generate
 
 NEW = ("@USER", "[E1]", "Élan", "foo bar")
@@ -67,8 +77,9 @@ def with_added(tokenizer: Tokenizer) -> Tokenizer:
         more = {"pieces": NEW, "scores": (0.0,) * count, "types": (CONTROL,) * count}
         model = model._replace(**{name: (*getattr(model, name), *values) for name, values in more.items()})
         return Unigram(model, **{**tokenizer.settings(), "added": ADDED})
-    assert isinstance(tokenizer, BytePairEncoding)
-    return BytePairEncoding([*tokenizer.vocabulary, *NEW], tokenizer.merges, **{**tokenizer.settings(), "added": ADDED})
+    assert isinstance(tokenizer, MergeTokenizer)
+    settings = {**tokenizer.settings(), "added": [*tokenizer.added, *ADDED]}
+    return type(tokenizer)([*tokenizer.vocabulary, *NEW], tokenizer.merges, **settings)
 
 
 SMALL = {
@@ -81,6 +92,11 @@ SMALL = {
         template=("[MASK] $A [CLS]:2", "$A [SEP] [SEP] $B:1"),
     ),
     "bpe": lambda: small_bpe(),
+    "bpe llama3 added": lambda: with_added(split_bpe("llama3")),
+    "bpe qwen2": lambda: split_bpe("qwen2"),
+    "bpe nfc added": lambda: with_added(nfc_bpe()),
+    "metaspace": lambda: small_metaspace(),
+    "metaspace added": lambda: with_added(small_metaspace()),
     "bpe space added": lambda: with_added(small_bpe(True)),
     "unigram": lambda: small_unigram(),
     "unigram lower added": lambda: with_added(small_unigram(True)),
