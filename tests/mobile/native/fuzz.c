@@ -13,6 +13,7 @@
 typedef struct blob { unsigned char *data; size_t size; } blob;
 
 static unsigned long long state;
+static volatile unsigned long read_through; /* of bytes that are there to be read */
 
 static unsigned draw(unsigned below) { /* xorshift64* */
   state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
@@ -129,7 +130,7 @@ static void typed(const kb_result *result, const kb_text *texts, size_t count) {
     for (n = 0; n < result->labels[i].name.size; n++) sum += (unsigned char)result->labels[i].name.data[n];
   for (n = 0; n < result->text.size; n++) sum += (unsigned char)result->text.data[n];
   for (n = 0; n < result->value_count; n++) sum += (unsigned long)(result->values[n] * 0);
-  if (sum == 1) abort();
+  read_through = sum;
 }
 
 /* Rows and an answer of a model that was opened. */
@@ -278,7 +279,7 @@ static int searched(const blob *whole) {
         for (k = 0; k < hits[i].id.size; k++) sum += (unsigned char)hits[i].id.data[k];
         for (k = 0; k < hits[i].text.size; k++) sum += (unsigned char)hits[i].text.data[k];
       }
-      if (sum == 1) abort();
+      read_through = sum;
     }
     kb_index_close(index);
   }
