@@ -40,7 +40,7 @@ def read_conll(source: Path, task: Task) -> list[NumberedRow]:
     (path,) = check_files([source])
     if file_format(path) == "spacy":
         return annotations.of_docbin(Path(path), task)
-    if fasttext.knows(path):
+    if fasttext.knows(Path(path)):
         return fasttext.rows_of(Path(path), task)
     numbers = task.reader.partition(":")[2].split(",") if ":" in task.reader else ["", ""]
     ud = plain_name(path).suffix.lower() == ".conllu"

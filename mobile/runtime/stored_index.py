@@ -25,6 +25,7 @@ import numpy as np
 from kerasbert.answers.vector import DOCUMENT, Hit, VectorKind, blocks, quantized, query_vector
 from kerasbert.errors import InputError, no_file
 from kerasbert.storage import files
+from .system.overwritten import Mapped
 
 if TYPE_CHECKING:
     from . import Runner
@@ -99,6 +100,15 @@ def _vectors(runner: "Runner", texts: list[str]) -> np.ndarray:
     return quantized(found)
 
 
+def _is(path: Path, head: bytes) -> bool:
+    """Whether a file has this head and the content that it tells of."""
+    with open(path, "rb") as file:
+        same, checksum = file.read(HEAD.size) == head, 0
+        while part := file.read(2**20):
+            checksum = zlib.crc32(part, checksum)
+    return same and checksum == HEAD.unpack(head)[4]
+
+
 class StoredIndex:
     """The texts of such a file, which is read where it lies.
 
@@ -135,6 +145,8 @@ class StoredIndex:
         if digest.hex() != runner.bundle.settings_digest:
             raise InputError(f"{path} was made by another file than {runner.path}: make it again by this one")
 
+        self._mapped = Mapped(self.path, lambda: _is(self.path, head))
+
     def __len__(self) -> int:
         return len(self._inverse)
 
@@ -145,6 +157,7 @@ class StoredIndex:
 
         Args, Raises: as of `answers.vector.Index.nearest`.
         """
+        self._mapped.check()
         query = quantized(query_vector(self.runner, text, k, prompt_name))
         exactly = np.float32 if len(query) <= EXACT else np.float64
         products = [block.astype(exactly) @ query.astype(exactly) for block in self._in_blocks()]
