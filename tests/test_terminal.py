@@ -10,6 +10,9 @@ import pytest
 
 from kerasbert.cli import terminal
 from kerasbert.cli.parser import command_line, run
+from tests.support import ROOT
+
+FILES = ROOT / "tests/golden/files"
 
 ESCAPES = [
     "\x1b[2J\x1b[31mred",
@@ -108,3 +111,28 @@ def test_another_broken_pipe_is_still_told(capsys):
 
     assert run(command_line("p", "d", {"fail": "p fail"}, [Other]), ["fail"]) == 2
     assert "Broken pipe" in capsys.readouterr().err
+
+
+def test_a_table_that_the_standard_output_cannot_hold_is_refused(tmp_path, monkeypatch, capsys):
+    """What goes on to a file is data, and is not changed."""
+    from kerasbert.mobile.cli import main
+
+    (tmp_path / "a.txt").write_text("a good film\ntrès bon\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    assert main(["run", str(FILES / "float32.tflite"), "--data", str(tmp_path / "a.txt"), "--no-cache"]) == 2
+    said = r"error: the standard output is ascii, which has no '\xe8': name a file with --out, or set PYTHONUTF8=1"
+    assert capsys.readouterr().err == f"{said}\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+def test_what_a_stream_cannot_hold_appears_as_json_writes_it(encoding):
+    held = io.BytesIO()
+    stream = io.TextIOWrapper(held, encoding=encoding)
+    texts = ["plain", "très", "中文 😀", "lone \ud800"]
+    for text in texts:
+        print(json.dumps({"text": text}, ensure_ascii=False), file=terminal.Plain(stream))
+    stream.flush()
+    written = held.getvalue().decode(encoding)
+    assert [json.loads(line)["text"] for line in written.splitlines()] == texts
+    assert ("très" in written) == (encoding != "ascii")
+    assert ("中文" in written) == (encoding == "utf-8")

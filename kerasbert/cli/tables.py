@@ -218,8 +218,14 @@ def _print(table: Asked, answer: Answer, sheet: "Sheet", batch: int, progress: P
             yield from ((row, found.get(number)) for number, row, _ in window)
 
     stream = sys.stdout if sys.stdout.isatty() else terminal.raw(sys.stdout)  # what goes on to a file is not changed
-    for line in sheet.lines(answered()):
-        stream.write(line)
+    try:
+        for line in sheet.lines(answered()):
+            stream.write(line)
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the standard output is {stream.encoding}, which has no {error.object[error.start]!a}: name a file with --out, or "
+            "set PYTHONUTF8=1"
+        ) from error
     stream.flush()
     return cut
 

@@ -1,6 +1,7 @@
 """The standard streams of a command: there where they are closed, plain where texts and names hold control characters."""
 
 import contextlib
+import json
 import os
 import select
 import sys
@@ -22,8 +23,20 @@ class Plain:
         self.raw = stream
 
     def write(self, text: str) -> int:
-        """Write a text; an escape character appears as json writes it."""
-        return self.raw.write(text if text.isprintable() else text.translate(_SHOWN))
+        """Write a text; an escape character, and one that the stream cannot hold, appears as json writes it."""
+        text = text if text.isprintable() else text.translate(_SHOWN)
+        try:
+            return self.raw.write(text)
+        except UnicodeEncodeError:  # a pipe of Windows, a locale without these letters
+            return self.raw.write("".join(map(self._held, text)))
+
+    def _held(self, letter: str) -> str:
+        """A character, or json's form of one that the stream's encoding does not have."""
+        try:
+            letter.encode(self.raw.encoding, self.raw.errors or "strict")
+        except UnicodeEncodeError:
+            return json.dumps(letter)[1:-1]
+        return letter
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:

@@ -42,6 +42,8 @@ OTHERS = (  # first bytes of what is no text, and what to do
     (b"PK\x03\x04", "a zip archive (as docx, xlsx, odt and epub are): unpack it, or save it as text or csv"),
     (b"\xd0\xcf\x11\xe0", "an old Office document: save it as text or csv"),
     (b"\x7fELF", "a program"),
+    (b"{\\rtf", "a document in RTF: save it as plain text"),
+    (b"%!PS", "PostScript: extract its text first (ps2txt)"),
 )
 WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 MARKUP = re.compile(r"\s*<(!doctype|html|\?xml|mediawiki|head|body)\b", re.IGNORECASE)

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from kerasbert.data import dialects, hints, nested, reading
-from kerasbert.data.reading import line_lists, numbered_lines, plain_name, text_chunks
+from kerasbert.data import dialects, hints, nested, plain, reading
+from kerasbert.data.reading import numbered_lines, plain_name, text_chunks
 from kerasbert.errors import InputError, no_file
 from kerasbert.inputs import listed
 from kerasbert.storage.json_view import Json, RepeatedKey, unrepeated
@@ -206,7 +206,7 @@ def _segments(lines: Iterable[str]) -> list[str]:
 
 def _text_documents(path: str | os.PathLike, encoding: str | None) -> Iterator[list[str]]:
     document: list[str] = []
-    for lines in line_lists(path, encoding):
+    for lines in plain.texts_in(path, encoding):
         lines = [*map(str.strip, lines), ""]  # no Python for each line: there are five times as many as documents
         begin, last = 0, len(lines) - 1
         while (end := lines.index("", begin)) < last:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kerasbert.blanks import blank
-from kerasbert.data import hints
-from kerasbert.data.reading import numbered_lines
+from kerasbert.data import hints, plain
 from kerasbert.data.sources import SURROGATES, TABLES, NumberedRow, check_files, file_format, no_rows, table_rows
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
@@ -89,7 +88,7 @@ class Texts:
             )
 
     def _lines(self) -> Iterator[NumberedRow]:
-        for number, line in numbered_lines(self.path):
+        for number, line in plain.numbered(self.path):
             parts = self.line(line, f"{self.path}, line {number}") if len(self.columns) > 1 else (line,)
             yield number, dict(zip(self.columns, parts))
 

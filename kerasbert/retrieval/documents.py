@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kerasbert.data import hints
+from kerasbert.data import hints, plain
 from kerasbert.data import texts as reader
-from kerasbert.data.reading import chosen_encoding, is_utf8, numbered_lines, plain_name
+from kerasbert.data.reading import chosen_encoding, is_utf8, plain_name
 from kerasbert.data.sentences import split_sentences
 from kerasbert.data.sources import FORMATS, SURROGATES, TABLES, check_files, file_format, table_rows
 from kerasbert.errors import InputError
@@ -79,7 +79,7 @@ class Folder:
         if encoding:
             self.utf8.add(file.relative_to(self.path).as_posix())
         kind = file_format(file, encoding)
-        return self._rows(file, kind, encoding) if kind in TABLES else paragraphs(numbered_lines(file, encoding))
+        return self._rows(file, kind, encoding) if kind in TABLES else paragraphs(plain.numbered(file, encoding))
 
     def _rows(self, file: Path, kind: str, encoding: str | None) -> Iterator[tuple[int, str]]:
         wanted = () if self.column is None else (self.column,)

@@ -41,7 +41,7 @@ def read(path: str | os.PathLike, columns: Sequence[str], task: Task) -> texts.T
     kind = task.answer_kind
     opened = texts.opened(path, columns, lists=kind.lists, line=line_of(kind, columns))
     if opened.kind == "text" and len(columns) == 1 and fasttext.knows(Path(path)):
-        return dataclasses.replace(opened, kind="jsonl", rows=fasttext.texts_of(Path(path), columns[0]))
+        return opened
     if kind.annotated and opened.kind in TABLES and list(columns) == list(task.parts) and not _has(opened):
         raw = texts.opened(path, texts.TEXT)
         if _has(raw):  # texts are answered as well as words

@@ -35,14 +35,14 @@ class ChoiceTask(TaskKind):
 
     def gathered(self, task, source, columns, read) -> list[NumberedRow]:
         try:
-            return read(task, source, columns)
-        except InputError:  # of a table without a column of lists, perhaps
             rows = read(task, source, [name for name in columns if name != task.text_b])
-            if any(task.text_b in row for _, row in rows) or not (
-                found := choice_columns.gathered(task, source, rows, task.label in columns)
-            ):
-                raise
-            return found
+        except InputError:  # tuples of all columns, or an error that names them all
+            return read(task, source, columns)
+        lists = [task.text_b in row for _, row in rows]
+        if all(lists):
+            return rows
+        found = [] if any(lists) else choice_columns.gathered(task, source, rows, task.label in columns)
+        return found or read(task, source, columns)  # which says what is absent
 
     def targets(self, task, source, lines, values, texts) -> np.ndarray:
         choices = []

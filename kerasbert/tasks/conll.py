@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from kerasbert.data import plain
 from kerasbert.data.dialects import say
 from kerasbert.data.reading import line_lists, plain_name
 from kerasbert.data.sources import TABLES, NumberedRow, check_files, file_format, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
 from kerasbert.storage.json_view import Json
-from kerasbert.tasks import annotations, word_rows
+from kerasbert.tasks import annotations, fasttext, word_rows
 from kerasbert.tasks.base import Task
 
 UD = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -39,6 +40,8 @@ def read_conll(source: Path, task: Task) -> list[NumberedRow]:
     (path,) = check_files([source])
     if file_format(path) == "spacy":
         return annotations.of_docbin(Path(path), task)
+    if fasttext.knows(Path(path)):
+        return fasttext.rows_of(Path(path), task)
     numbers = task.reader.partition(":")[2].split(",") if ":" in task.reader else ["", ""]
     ud = plain_name(path).suffix.lower() == ".conllu"
     if not ud and _is_table(path, task, numbers):
@@ -141,8 +144,8 @@ def _untagged(path: Path | str, task: Task) -> list[NumberedRow]:
     if any(field in known for _, fields in rows for field in fields[1:]):
         return []
     if any(len(fields) > 1 for _, fields in rows):
-        texts = dict(enumerate(itertools.chain.from_iterable(line_lists(path, None)), 1))
-        return [(number, {task.text: texts[number].removesuffix("\r")}) for number, fields in rows if fields]
+        texts = dict(plain.numbered(path))
+        return [(number, {task.text: texts[number]}) for number, fields in rows if fields]
     sentences = itertools.groupby(rows, key=lambda row: bool(row[1]))
     groups = [list(group) for there, group in sentences if there]
     return [(group[0][0], {task.text: [fields[0] for _, fields in group]}) for group in groups]

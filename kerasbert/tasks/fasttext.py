@@ -2,15 +2,12 @@
 
 from pathlib import Path
 
-from kerasbert.data.dialects import say
+from kerasbert.data.plain import PREFIX, head_of, is_fasttext, without_labels
 from kerasbert.data.reading import numbered_lines
 from kerasbert.data.sources import NumberedRow, file_format
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.tables import Source
-
-PREFIX = "__label__"
-HEAD = 20  # lines by which a file is known
 
 
 def split(line: str) -> tuple[str, list[str]]:
@@ -19,17 +16,13 @@ def split(line: str) -> tuple[str, list[str]]:
     >>> split("__label__good __label__short A gripping film")
     ('A gripping film', ['good', 'short'])
     """
-    words = line.split(" ")
-    labels = [word.strip().removeprefix(PREFIX) for word in words if word.strip().startswith(PREFIX)]
-    return " ".join(word for word in words if not word.strip().startswith(PREFIX)).strip(), labels
+    words = map(str.strip, line.split(" "))
+    return without_labels(line), [word.removeprefix(PREFIX) for word in words if word.startswith(PREFIX)]
 
 
 def knows(path: Source) -> bool:
     """Whether a file is one of fastText's."""
-    if not isinstance(path, Path) or not path.is_file() or file_format(path) != "text":
-        return False
-    head = [line for (_, line), _ in zip(numbered_lines(path), range(HEAD)) if line.strip()]
-    return bool(head) and 2 * sum(PREFIX in line for line in head) > len(head)
+    return isinstance(path, Path) and path.is_file() and file_format(path) == "text" and is_fasttext(head_of(path))
 
 
 def rows_of(path: Path, task: Task) -> list[NumberedRow]:
@@ -50,9 +43,3 @@ def rows_of(path: Path, task: Task) -> list[NumberedRow]:
             one = len(labels) < 2 and len(kind.label_columns("a,b")) < 2  # a kind with one label refuses a list
             rows.append((number, {task.text: text, task.label: "".join(labels) if one else labels}))
     return rows
-
-
-def texts_of(path: Path, column: str) -> list[NumberedRow]:
-    """The texts of a file that is answered, without its labels; told in one line."""
-    say(f"{path} is a file of fastText: the labels ({PREFIX}...) are no part of the texts that are answered")
-    return [(number, {column: split(line)[0]}) for number, line in numbered_lines(path)]

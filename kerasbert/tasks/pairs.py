@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from kerasbert.data.reading import numbered_lines
+from kerasbert.data import plain
 from kerasbert.data.sources import NumberedRow, file_format, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
@@ -57,7 +57,7 @@ def read_simcse(source: Path, task: Task) -> list[NumberedRow]:
         InputError: a table with neither, or no text.
     """
     if file_format(source) == "text":
-        texts: list[NumberedRow] = [(line, {TEXT: text.strip()}) for line, text in numbered_lines(source)]
+        texts: list[NumberedRow] = [(line, {TEXT: text.strip()}) for line, text in plain.numbered(source)]
     else:
         texts = numbered_table(source)
         if set(task.columns) <= set(texts[0][1]):

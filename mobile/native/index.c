@@ -49,20 +49,22 @@ static kb_status damaged(kb_message *message) {
 
 /* The parts of a file; sizes are compared without a sum that could overflow. */
 static kb_status parts(kb_index *index, const uint8_t *data, size_t size, kb_message *message) {
-  uint64_t count, bytes, vectors, left = size, i;
+  uint64_t count, width, bytes, vectors, left = size, i; /* 64 bits on a phone of 32 too */
   if (size < HEAD || memcmp(data, magic, sizeof magic) != 0)
     return kb_fail(message, KB_DAMAGED, "it is no index, expected a file that kerasbert-mobile index wrote");
-  count = number(data + 8, 8), bytes = number(data + 16, 8), index->width = (size_t)number(data + 24, 4);
+  count = number(data + 8, 8), bytes = number(data + 16, 8), width = number(data + 24, 4);
   left -= HEAD;
-  if (count == 0 || index->width == 0 || count > left / (index->width + 20)) return damaged(message);
-  vectors = count * (4 + index->width), vectors += (8 - (HEAD + vectors) % 8) % 8;
+  if (count == 0 || width == 0 || count > left / (width + 20)) return damaged(message);
+  vectors = count * (4 + width), vectors += (8 - (HEAD + vectors) % 8) % 8;
   if (vectors + 8 * (2 * count + 1) > left || left - vectors - 8 * (2 * count + 1) != bytes) return damaged(message);
-  index->count = (size_t)count;
+  index->count = (size_t)count, index->width = (size_t)width;
   index->inverse = data + HEAD, index->vectors = index->inverse + 4 * count;
   index->places = index->inverse + vectors, index->texts = index->places + 8 * (2 * count + 1);
   if (place(index, 0) != 0 || place(index, 2 * index->count) != bytes) return damaged(message);
   for (i = 0; i < 2 * count; i++)
     if (place(index, (size_t)i) > place(index, (size_t)i + 1)) return damaged(message);
+  for (i = 0; i < count; i++)
+    if (!(inverse_of(index, (size_t)i) >= 0 && inverse_of(index, (size_t)i) <= 1)) return damaged(message);
   if (checksum(data + HEAD, size - HEAD) != number(data + CHECKSUM, 4)) return damaged(message);
   return KB_OK;
 }

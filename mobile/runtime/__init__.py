@@ -31,7 +31,7 @@ from .interpreters import Compiled, Plain, interpreter, one_line
 from .native import quicken
 from .opening import opened, tokenizing
 from .system import cache as caches
-from .system import delegates, forks
+from .system import delegates, forks, overwritten
 from .system.sources import located
 from .writing import Writer
 
@@ -124,15 +124,14 @@ class Runner:
         self.bundle, self.windows = bundle, windows
         self.finalizer: Callable[[], object] | None = None
         self.model: Compiled | Plain | None = model
-        self.path = path
+        self.path, self.mapped = path, overwritten.Mapped(path, lambda: bundles.digest(path) == bundle.digest)
         self.kind = answers.find(bundle.kind).configured(bundle.options)
         with tokenizing(path):
             self.tokenizer = load_tokenizer(bundle.tokenizer)
         self.native = quicken(self.tokenizer, bundle.tokenizer)
         if self.tokenizer.knowledge is None and any(each.filled_by == "tree" for each in bundle.inputs):
             raise InputError(f"{path} reads sentence trees and carries no graph ({KNOWLEDGE}). Write the file again")
-        self.labels = bundle.labels
-        self.lengths = bundle.lengths
+        self.labels, self.lengths = bundle.labels, bundle.lengths
         self._reads = tuple(each.declared() for each in bundle.inputs)
         self._names = {each.name: each.signature for each in bundle.inputs if each.name != each.signature}
         self._width = self.kind.width(bundle.labels)
@@ -301,6 +300,7 @@ class Runner:
         with one_line(self.path, "run"), self._turn:
             if self.model is None:
                 raise InputError(f"{self.path} is closed: load it again")
+            self.mapped.check()
             yield self.model
 
     def _writer(self) -> Writer:

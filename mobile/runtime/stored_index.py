@@ -25,6 +25,7 @@ import numpy as np
 from kerasbert.answers.vector import DOCUMENT, Hit, VectorKind, blocks, quantized, query_vector
 from kerasbert.errors import InputError, no_file
 from kerasbert.storage import files
+from .system.overwritten import Mapped
 
 if TYPE_CHECKING:
     from . import Runner
@@ -99,6 +100,15 @@ def _vectors(runner: "Runner", texts: list[str]) -> np.ndarray:
     return quantized(found)
 
 
+def _is(path: Path, head: bytes) -> bool:
+    """Whether a file has this head and the content that it tells of."""
+    with open(path, "rb") as file:
+        same, checksum = file.read(HEAD.size) == head, 0
+        while part := file.read(2**20):
+            checksum = zlib.crc32(part, checksum)
+    return same and checksum == HEAD.unpack(head)[4]
+
+
 class StoredIndex:
     """The texts of such a file, which is read where it lies.
 
@@ -129,10 +139,13 @@ class StoredIndex:
         self._texts = places + 8 * (2 * count + 1)
         if int(self._places[0]) or int(self._places[-1]) != size or (self._places[1:] < self._places[:-1]).any():
             raise InputError(f"{path} is damaged: its texts are not in their places. Copy it again or write it again")
-        if zlib.crc32(memoryview(self._data)[HEAD.size :]) != checksum:
+        sound = ((self._inverse >= 0) & (self._inverse <= 1)).all()  # a number that is none is neither
+        if not sound or zlib.crc32(memoryview(self._data)[HEAD.size :]) != checksum:
             raise InputError(f"{path} is damaged: its content is not what was written. Copy it again or write it again")
         if digest.hex() != runner.bundle.settings_digest:
             raise InputError(f"{path} was made by another file than {runner.path}: make it again by this one")
+
+        self._mapped = Mapped(self.path, lambda: _is(self.path, head))
 
     def __len__(self) -> int:
         return len(self._inverse)
@@ -144,6 +157,7 @@ class StoredIndex:
 
         Args, Raises: as of `answers.vector.Index.nearest`.
         """
+        self._mapped.check()
         query = quantized(query_vector(self.runner, text, k, prompt_name))
         exactly = np.float32 if len(query) <= EXACT else np.float64
         products = [block.astype(exactly) @ query.astype(exactly) for block in self._in_blocks()]

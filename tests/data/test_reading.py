@@ -178,6 +178,8 @@ def test_text_that_begins_with_a_bracket_is_text(tmp_path, text):
         ("a.html", "<p>one</p>", r"a\.html is HTML or XML: extract its text first"),
         ("a.txt", "\n <!DOCTYPE html><html>", r"a\.txt is HTML or XML: extract"),
         ("a.txt", "version https://git-lfs.github.com/spec/v1\noid x\n", r"a\.txt is a git-lfs pointer.*git lfs pull"),
+        ("a.txt", "{\\rtf1 a}\n", r"a\.txt is a document in RTF: save it as plain text"),
+        ("a.txt", "%!PS-Adobe\n", r"a\.txt is PostScript: extract its text"),
         ("a.txt", "%PDF-1.7\n", r"a\.txt is a PDF: extract its text"),
         ("a.xlsx", "PK\x03\x04", r"a\.xlsx is a workbook: save its sheet as csv"),
         ("a.docx", "PK\x03\x04", r"a\.docx is a zip archive \(as docx"),

@@ -3,7 +3,7 @@
 import pytest
 
 from kerasbert.errors import InputError
-from kerasbert.tasks import answer_tables
+from kerasbert.tasks import answer_tables, tables
 from kerasbert.tasks.tables import in_memory
 from kerasbert.tasks.task import find_task, read_rows
 
@@ -42,6 +42,23 @@ def test_columns_of_choices_and_every_form_of_a_label(tmp_path, capsys, columns,
     used = ", ".join(columns.split(",")[skipped:])
     assert capsys.readouterr().err == f"{path}: choices are the columns {used}; the label (answer) is {how}\n"
     assert [text for _, text in answer_tables.read(path, TASK.parts, TASK).texts()] == [text for _, text in rows.texts]
+
+
+def test_a_file_is_read_once_whatever_its_columns(tmp_path, monkeypatch):
+    read, count = tables.numbered_table, []
+    monkeypatch.setattr(tables, "numbered_table", lambda *a, **k: count.append(a) or read(*a, **k))
+    columns = table(tmp_path, "question,A,B,answer", "q,t,u,B")
+    lists = tmp_path / "lists.jsonl"
+    lists.write_text('{"question": "q", "choices": ["t", "u"], "answer": 1}\n')
+    for path in (columns, lists):
+        count.clear()
+        rows = read_rows(TASK, path)
+        assert (rows.texts, rows.targets.tolist(), len(count)) == ([("q", ("t", "u"))], [1], 1)
+    in_a_row = in_memory([("q", ["t", "u"]), ("r", ["v", "w"])])
+    assert read_rows(TASK, in_a_row, targets=False).texts == [("q", ("t", "u")), ("r", ("v", "w"))]
+    lists.write_text(lists.read_text() + '{"question": "q", "answer": 1}\n')
+    with pytest.raises(InputError, match="line 2 has no column 'choices'"):
+        read_rows(TASK, lists)
 
 
 def test_an_empty_cell_is_no_choice_and_columns_may_be_named(tmp_path):

@@ -22,7 +22,7 @@ def test_a_label_or_several(tmp_path, capsys):
     assert list(task.labels) == ["a,b", "c"]
     assert rows.targets.tolist() == [[1, 0], [1, 1], [0, 0], [0, 1]]
     assert answer_tables.read(tmp_path / "train.txt", ("text",), task).texts()[1] == "so"
-    assert "the labels (__label__...) are no part of the texts" in capsys.readouterr().err
+    assert "its labels (__label__...) are no part of the texts" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

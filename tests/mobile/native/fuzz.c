@@ -1,5 +1,6 @@
-/* Mutated bundles and texts, under sanitizers: fuzz SECONDS SEED FILE... Each FILE is a bundle's files, one after the other:
-   sizes of the name and of the content as eight bytes each, then both. A crash is the sanitizers'; the last line tells the runs. */
+/* Mutated bundles, texts and indexes, under sanitizers: fuzz SECONDS SEED FILE... Each FILE is an index, or a bundle's files, one
+   after the other: sizes of the name and of the content as eight bytes each, then both. A crash is the sanitizers'; the last line
+   tells the runs, and how many mutated indexes were opened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 typedef struct blob { unsigned char *data; size_t size; } blob;
 
 static unsigned long long state;
+static volatile unsigned long read_through; /* of bytes that are there to be read */
 
 static unsigned draw(unsigned below) { /* xorshift64* */
   state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
@@ -128,7 +130,7 @@ static void typed(const kb_result *result, const kb_text *texts, size_t count) {
     for (n = 0; n < result->labels[i].name.size; n++) sum += (unsigned char)result->labels[i].name.data[n];
   for (n = 0; n < result->text.size; n++) sum += (unsigned char)result->text.data[n];
   for (n = 0; n < result->value_count; n++) sum += (unsigned long)(result->values[n] * 0);
-  if (sum == 1) abort();
+  read_through = sum;
 }
 
 /* Rows and an answer of a model that was opened. */
@@ -220,38 +222,116 @@ static void one(kb_file *files, size_t count, kb_tokens *tokens) {
   for (i = 0; i < count; i++) free(changed[i].data);
 }
 
-/* The files in a FILE. */
-static size_t read_files(const char *path, kb_file *files) {
-  FILE *file = fopen(path, "rb");
-  unsigned char sizes[16];
-  size_t count = 0, i;
-  if (file == NULL) exit(2);
-  while (count < MOST_FILES && fread(sizes, 1, 16, file) == 16) {
-    size_t size[2] = {0, 0};
-    char *data;
-    for (i = 0; i < 16; i++) size[i / 8] |= (size_t)sizes[i] << (i % 8 * 8);
-    data = malloc(size[0] + size[1] + 1);
-    if (data == NULL || fread(data, 1, size[0] + size[1], file) != size[0] + size[1]) exit(2);
-    files[count].name.data = data, files[count].name.size = size[0];
-    files[count].content.data = data + size[0], files[count++].content.size = size[1];
+static void write_number(blob *b, size_t at, unsigned long long value, int bytes) {
+  for (; bytes > 0 && at < b->size; bytes--, value >>= 8) b->data[at++] = (unsigned char)value;
+}
+
+static unsigned long long read_number(const blob *b, size_t at, int bytes) {
+  unsigned long long value = 0;
+  while (bytes-- > 0) value = value << 8 | b->data[at + (size_t)bytes];
+  return value;
+}
+
+/* Sizes of the head, the ends of the places and the checksum as they must be, so that a reader goes on to what was mutated. */
+static void repair(blob *b) {
+  unsigned long long count, body, texts;
+  if (b->size < 64) return;
+  if (draw(4)) {
+    count = read_number(b, 8, 8), body = count * (4 + read_number(b, 24, 4)), body += (8 - body % 8) % 8;
+    texts = 64 + body + 8 * (2 * count + 1);
+    if (count < b->size && texts <= b->size) {
+      write_number(b, 16, b->size - texts, 8);
+      write_number(b, (size_t)(64 + body), 0, 8), write_number(b, (size_t)texts - 8, b->size - texts, 8);
+    }
   }
+  if (draw(16)) write_number(b, 28, crc(b->data + 64, b->size - 64), 4);
+}
+
+/* A mutated index: where it opens, hits lie within it, each number once. */
+static int searched(const blob *whole) {
+  static float vector[4096];
+  static kb_hit hits[64];
+  blob b = copy(whole->data, whole->size);
+  size_t found, i, k, top = draw(64), count, width;
+  unsigned char *exact;
+  kb_message message;
+  kb_index *index;
+  int opened;
+  if (draw(2)) mutate(&b);
+  if (draw(4) == 0 && b.size >= 32) write_number(&b, draw(2) ? 8 : 24, draw(2) ? draw(40) : 0xFFFFFFFFu - draw(40), draw(2) ? 4 : 1);
+  if (draw(4) == 0 && b.size >= 72) write_number(&b, 64 + draw((unsigned)b.size - 64), draw(2) ? draw(2000) : 0x7FC00000u, 4);
+  repair(&b);
+  exact = malloc(b.size ? b.size : 1); /* so that a byte behind the end is found */
+  if (exact == NULL) exit(2);
+  memcpy(exact, b.data, b.size);
+  opened = kb_index_open(exact, b.size, NULL, &index, &message) == KB_OK;
+  if (opened) {
+    count = kb_index_count(index), width = kb_index_width(index);
+    for (i = 0; i < 4096; i++) vector[i] = (float)draw(200) - 100;
+    if (draw(8) == 0) width = draw(4096);
+    if (width <= 4096 && kb_index_nearest(index, vector, width, top, hits, &found, &message) == KB_OK) {
+      unsigned long sum = 0;
+      if (found != (top < count ? top : count)) abort();
+      for (i = 0; i < found; i++) {
+        if (hits[i].number >= count) abort();
+        for (k = 0; k < i; k++)
+          if (hits[k].number == hits[i].number || !(hits[k].score >= hits[i].score)) abort();
+        for (k = 0; k < hits[i].id.size; k++) sum += (unsigned char)hits[i].id.data[k];
+        for (k = 0; k < hits[i].text.size; k++) sum += (unsigned char)hits[i].text.data[k];
+      }
+      read_through = sum;
+    }
+    kb_index_close(index);
+  }
+  free(exact), free(b.data);
+  return opened;
+}
+
+static blob read_whole(const char *path) {
+  FILE *file = fopen(path, "rb");
+  unsigned char block[4096];
+  size_t size;
+  blob made = {NULL, 0};
+  if (file == NULL) exit(2);
+  put(&made, "", 0);
+  while ((size = fread(block, 1, sizeof block, file)) > 0) put(&made, block, size);
   fclose(file);
+  return made;
+}
+
+/* The files in a FILE. */
+static size_t files_of(const blob *whole, kb_file *files) {
+  size_t count = 0, at = 0;
+  while (count < MOST_FILES && at + 16 <= whole->size) {
+    size_t name = (size_t)read_number(whole, at, 8), content = (size_t)read_number(whole, at + 8, 8);
+    if (name + content > whole->size - at - 16) exit(2);
+    files[count].name.data = (const char *)whole->data + at + 16, files[count].name.size = name;
+    files[count].content.data = files[count].name.data + name, files[count++].content.size = content;
+    at += 16 + name + content;
+  }
   return count;
 }
 
 int main(int count, char **arguments) {
   double seconds = count > 1 ? atof(arguments[1]) : 0;
-  unsigned long runs = 0;
+  unsigned long runs = 0, searches = 0, opened = 0;
   kb_tokens *tokens = kb_tokens_new();
   if (count < 4 || tokens == NULL) return 2;
   state = strtoull(arguments[2], NULL, 10) * 2 + 1;
   while ((double)clock() / CLOCKS_PER_SEC < seconds) {
     kb_file files[MOST_FILES];
-    size_t i, files_count = read_files(arguments[3 + draw((unsigned)count - 3)], files);
-    for (i = 0; i < 20; i++, runs++) one(files, files_count, tokens);
-    for (i = 0; i < files_count; i++) free((void *)files[i].name.data);
+    blob whole = read_whole(arguments[3 + draw((unsigned)count - 3)]);
+    int i;
+    if (whole.size > 8 && memcmp(whole.data, "KBINDEX", 7) == 0)
+      for (i = 0; i < 200; i++, runs++, searches++) opened += (unsigned long)searched(&whole);
+    else {
+      size_t held = files_of(&whole, files);
+      for (i = 0; i < 20; i++, runs++) one(files, held, tokens);
+    }
+    free(whole.data);
   }
   kb_tokens_free(tokens);
-  printf("%lu runs without a finding in %.0f seconds of CPU\n", runs, (double)clock() / CLOCKS_PER_SEC);
+  printf("%lu runs without a finding in %.0f seconds of CPU; %lu of %lu indexes opened\n", runs, (double)clock() / CLOCKS_PER_SEC, opened,
+         searches);
   return 0;
 }

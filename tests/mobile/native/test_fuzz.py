@@ -1,5 +1,6 @@
-"""Mutated bundles and texts under the address and undefined-behaviour sanitizers."""
+"""Mutated bundles, texts and indexes under the address and undefined-behaviour sanitizers."""
 
+import re
 import struct
 import subprocess
 
@@ -8,6 +9,7 @@ import pytest
 from kerasbert.export import bundle
 from kerasbert.mobile.native import build
 from tests.mobile.native.test_answers import CASES, made
+from tests.mobile.native.test_index import index_of
 from tests.mobile.native.tokenizers import SMALL, files
 from tests.support import ROOT
 
@@ -15,7 +17,7 @@ NAMES = ("wordpiece added", "bpe space added", "unigram lower added")
 
 
 def corpus(folder) -> list[str]:
-    """A file for each tokenizer and case: what a bundle holds."""
+    """A file for each tokenizer and case: what a bundle holds; and indexes."""
     paths = []
     for i, case in enumerate(CASES):
         content = bundle.unpack(made(case, files(SMALL[NAMES[i % 3]]())).to_zip())
@@ -23,6 +25,10 @@ def corpus(folder) -> list[str]:
         parts = [struct.pack("<QQ", len(name), len(data)) + name.encode() + data for name, data in content.items()]
         path.write_bytes(b"".join(parts))
         paths.append(str(path))
+    packed = made("vector", files(SMALL[NAMES[0]]())).to_zip()
+    for width, count in ((1, 3), (3, 10), (64, 5)):
+        (folder / str(width)).mkdir()
+        paths.append(str(index_of(packed, width, folder / str(width), count)[1]))
     return paths
 
 
@@ -37,7 +43,10 @@ def fuzz(folder, seconds: int, seed: int) -> str:
 
 @pytest.mark.slow
 def test_a_few_seconds_of_fuzzing(tmp_path):
-    assert "runs without a finding" in fuzz(tmp_path, 4, seed=1)
+    said = fuzz(tmp_path, 6, seed=1)
+    assert "runs without a finding" in said
+    opened, of = map(int, re.findall(r"(\d+) of (\d+) indexes opened", said)[0])
+    assert of // 10 < opened < of > 200  # a reader that only refuses is not tried
 
 
 @pytest.mark.full

@@ -3,6 +3,9 @@
 import ctypes
 import hashlib
 import random
+import struct
+import subprocess
+import zlib
 
 import numpy as np
 import pytest
@@ -10,10 +13,12 @@ import pytest
 from kerasbert.answers.vector import KIND
 from kerasbert.errors import InputError
 from kerasbert.export import bundle
+from kerasbert.mobile.native import build
 from kerasbert.mobile.runtime import StoredIndex
 from kerasbert.mobile.runtime.stored_index import write
 from tests.mobile.native.test_answers import made
 from tests.mobile.native.tokenizers import SMALL, files
+from tests.mobile.native.tools import compiler, needed
 
 OK, DAMAGED, ARGUMENT = 0, 2, 4
 DRAW = np.random.default_rng(3)
@@ -149,6 +154,35 @@ def test_damaged_files_are_refused_as_in_python(core, packed, tmp_path):
             found = core.nearest(opened, runner.vectors[query], 3)[1]
             assert [each[0] for each in found] == [each[0] for each in expected]
     assert refused > len(cut)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0, 2.0])
+def test_a_length_that_no_vector_has_is_refused_as_in_python(core, packed, tmp_path, value):
+    runner, path, _ = index_of(packed, 3, tmp_path, 10)
+    data = bytearray(path.read_bytes())
+    data[64 + 4 * 4 : 64 + 4 * 5] = struct.pack("<f", value)
+    data[28:32] = struct.pack("<I", zlib.crc32(data[64:]))
+    path.write_bytes(data)
+    assert core.opened(bytes(data))[0] == DAMAGED
+    with pytest.raises(InputError, match="is damaged"):
+        StoredIndex(runner, path)
+
+
+@pytest.mark.native
+def test_widths_near_two_to_the_32_are_refused_where_a_size_has_32_bits(tmp_path):
+    compiler()
+    (node,) = needed("node")
+    ask = """const {exports: c} = new WebAssembly.Instance(new WebAssembly.Module(require("fs").readFileSync(0)));
+    const [head, out, said] = [c.malloc(200), c.malloc(4), c.malloc(256)], found = [];
+    for (let width = 2 ** 32 - 32; width < 2 ** 32; width++) {
+      const bytes = new Uint8Array(c.memory.buffer, head, 200).fill(0), view = new DataView(c.memory.buffer, head, 200);
+      bytes.set([75, 66, 73, 78, 68, 69, 88, 1, 1]), view.setUint32(24, width, true), view.setUint32(16, 104, true);
+      found.push(c.kb_index_open(head, 200, 0, out, said));
+    }
+    console.log(JSON.stringify([...new Set(found)]));"""
+    core = build.build(tmp_path / "kerasbert.wasm").read_bytes()
+    done = subprocess.run([node, "-e", ask], input=core, capture_output=True)
+    assert (done.stdout, done.stderr) == (b"[2]\n", b"")
 
 
 def test_a_file_is_opened_by_its_path(core, packed, tmp_path):
