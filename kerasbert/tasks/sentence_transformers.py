@@ -185,6 +185,15 @@ def _theirs(model: "keras.Model", length: int) -> Any:
         return PreTrainedTokenizerFast(tokenizer_file=file, model_max_length=length, **names)
 
 
+def _check_moved(dtype: Any, device: Any) -> None:
+    """Refuse other types and devices of torch than those of its vectors, which theirs would pass over in silence."""
+    if str(dtype) != "torch.float32" or device.type != "cpu":
+        raise InputError(
+            f"this SentenceTransformer gives float32 vectors on cpu, received {dtype} on {device}: "
+            "TensorFlow chooses where it computes, kb.load(RUN, precision='bfloat16') in what"
+        )
+
+
 @functools.cache
 def _embeddings() -> tuple[type, ...]:
     """LangChain's base class, where it is installed."""
@@ -220,6 +229,9 @@ def _vectors() -> type:
                     "processing_kwargs is of a processor, which a model of kerasbert does not have: "
                     "max_seq_length = N truncates"
                 )
+            device = asked.get("device") or "cpu"
+            for each in device if isinstance(device, list) else [device]:
+                _check_moved(torch.float32, torch.device(each))
             return super().encode(*args, **kwargs)
 
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -238,11 +250,7 @@ def _vectors() -> type:
 
         def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
             moved = fn(torch.zeros(1))  # whatever `to`, `half` and `cuda` change
-            if moved.dtype != torch.float32 or moved.device.type != "cpu":
-                raise InputError(
-                    f"this SentenceTransformer gives float32 vectors on cpu, received {moved.dtype} on {moved.device}: "
-                    "TensorFlow chooses where it computes, kb.load(RUN, precision='bfloat16') in what"
-                )
+            _check_moved(moved.dtype, moved.device)
             return super()._apply(fn, *args, **kwargs)
 
         def set_pooling_include_prompt(self, include_prompt: bool) -> None:
