@@ -9,7 +9,7 @@ import numpy as np
 from kerasbert import __version__
 from kerasbert.errors import InputError
 from kerasbert.retrieval import encoding, forms, graph, lexical, passages
-from kerasbert.retrieval.folder import FORMAT, INDEX, SETTINGS, VECTORS, sealed
+from kerasbert.retrieval.folder import FORMAT, GRAPH, INDEX, SETTINGS, VECTORS, sealed
 from kerasbert.retrieval.passages import Source
 from kerasbert.retrieval.vector_file import VectorFile
 from kerasbert.storage import files
@@ -112,7 +112,7 @@ def _put(out: str | os.PathLike, overwrite: bool, about: Json, source: Source, f
         file.copy(folder / VECTORS)
         vectors = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
         if neighbours or (neighbours is None and source.count >= graph.FROM and graph.library() is not None):
-            about["graph"] = graph.build(vectors, about["dtype"], about["width"], folder / graph.GRAPH)
+            about["graph"] = graph.build(vectors, about["dtype"], about["width"], folder / GRAPH)
         if words:
             lexical.build(source.texts(), folder)
             about["words"] = True

@@ -8,7 +8,7 @@ from pathlib import Path
 from kerasbert.errors import InputError, nearest
 from kerasbert.storage.json_view import Json
 
-INDEX, VECTORS, TEXTS = "index.json", "vectors.npy", "texts.jsonl"
+INDEX, VECTORS, TEXTS, GRAPH = "index.json", "vectors.npy", "texts.jsonl", "graph.faiss"
 FORMAT = 2
 PIECES, PIECE = 1024, 2**16  # of a file that is too large to be read whole each time
 SETTINGS = ("pooling", "dims", "length", "language", "prompt_name")
@@ -34,12 +34,12 @@ def seal(about: Json) -> str:
 
 
 def _fingerprint(folder: Path, name: str) -> str:
-    """sha256 of a file; of large vectors and texts, from which nothing but numbers and json is read, that of their size and of
-    PIECES pieces from end to end.
+    """sha256 of a file; of large vectors, texts and graphs that of their size and of PIECES pieces from end to end. Of these
+    nothing but numbers and json is read, and faiss refuses a graph with a link to no vector.
     """
     path = folder / name
     size, state = os.path.getsize(path), hashlib.sha256()
-    whole = size <= PIECES * PIECE or name not in (VECTORS, TEXTS)
+    whole = size <= PIECES * PIECE or name not in (VECTORS, TEXTS, GRAPH)
     starts = range(0, size, PIECE) if whole else (i * (size - PIECE) // (PIECES - 1) for i in range(PIECES))
     state.update(str(size).encode())
     with open(path, "rb") as file:

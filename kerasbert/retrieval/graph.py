@@ -8,9 +8,9 @@ import numpy as np
 from kerasbert.errors import InputError
 from kerasbert.progress import Progress
 from kerasbert.retrieval import exact, forms
+from kerasbert.retrieval.folder import GRAPH, damaged
 from kerasbert.storage.json_view import Json, JsonMap
 
-GRAPH = "graph.faiss"
 FROM = 50_000  # texts from which an index has a graph by default
 LINKS, BUILD_WIDTH = 32, 100  # neighbours of a vector, and candidates while it is added
 WIDTHS = (32, 64, 128, 256, 512, 1024)  # candidates of a search, the least that reaches RECALL is taken
@@ -63,12 +63,17 @@ def opened(folder: Path, about: JsonMap) -> Any:
     """The graph of an index.
 
     Raises:
-        InputError: faiss is not installed.
+        InputError: faiss is not installed, or cannot read it.
     """
     faiss = library()
     if faiss is None:
         raise InputError(f"{folder} has a graph of neighbours: pip install 'kerasbert[search]', which brings faiss")
-    graph = faiss.read_index(str(folder / GRAPH))
+    try:
+        graph = faiss.read_index(str(folder / GRAPH))
+    except (RuntimeError, MemoryError) as error:
+        raise damaged(folder, GRAPH) from error
+    if not isinstance(graph, faiss.IndexHNSWFlat):
+        raise damaged(folder, GRAPH)
     graph.hnsw.efSearch = about["graph"]["width"]
     return graph
 

@@ -1,5 +1,6 @@
 """The texts of an index: read from a file or a list, and kept beside their vectors, each found by its number."""
 
+import functools
 import hashlib
 import json
 import os
@@ -109,6 +110,7 @@ class Source:
             lines.append(f"{len(self.blank)} texts hold nothing to read and are left out: {numbers}")
         return lines
 
+    @functools.cached_property
     def _columns(self) -> tuple[str, ...]:
         """The columns that `text_column` names."""
         whole, names = (self.text_column,), tuple(self.text_column.split(","))
@@ -131,7 +133,7 @@ class Source:
         if self.folder is not None:
             yield from (Passage(*each) for each in self.folder)
             return
-        opened = reader.opened(self.path, self._columns(), default=reader.TEXT if self.default else ())
+        opened = reader.opened(self.path, self._columns, default=reader.TEXT if self.default else ())
         if self.id_column and opened.kind not in TABLES:
             raise InputError(
                 f"{self.path} is plain text, which has no column {self.id_column!r}: leave --id-column out"

@@ -16,6 +16,7 @@ from kerasbert import spec as specs
 from kerasbert.answers.base import with_triples
 from kerasbert.errors import InputError
 from kerasbert.inputs import Input, Row, Tensor
+from kerasbert.layers.encoder import SpecModel
 from kerasbert.layers.readout import queries_of, readout, width
 from kerasbert.progress import counted
 from kerasbert.tasks import early_checks
@@ -61,10 +62,10 @@ def check_ours(model: object) -> None:
         )
 
 
-def check_one(model: Any) -> None:
-    """`check_ours`, and an ensemble, which has several networks, is refused."""
+def check_one(model: Any) -> SpecModel:
+    """`check_ours`, and an ensemble, which has several networks, is refused; -> the encoder."""
     check_ours(model)
-    encoder_of(model)
+    return encoder_of(model)
 
 
 def together(

@@ -18,7 +18,6 @@ from kerasbert.errors import InputError
 from kerasbert.layers.readout import readout
 from kerasbert.storage import files
 from kerasbert.tasks import predict
-from kerasbert.tasks.adapted_models import encoder_of
 from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.early_checks import check_static
 from kerasbert.tasks.graph_values import run
@@ -65,8 +64,7 @@ def static_embedding(
     check_static(dims, sif)
     files.check_free(out, overwrite, [model] if isinstance(model, str | os.PathLike) else ())
     model = predict.as_model(model)
-    predict.check_ours(model)
-    encoder = encoder_of(model)
+    encoder = predict.check_one(model)
     if dims > encoder.spec.hidden:
         raise InputError(f"dims is {dims}, and a vector of this model has {encoder.spec.hidden} numbers")
     tokenizer = model.tokenizer

@@ -1,6 +1,7 @@
 """Bad input of an index: other files in its folder, and what a caller of Python gives, are refused in a line."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import kerasbert as kb
 from kerasbert.cli import main
 from kerasbert.errors import InputError
-from kerasbert.retrieval import encoding, folder, forms, judging
+from kerasbert.retrieval import encoding, folder, forms, graph, judging
 from kerasbert.retrieval.passages import Source
 from tests import tiny
 
@@ -88,11 +89,16 @@ def test_a_model_may_move_and_an_older_format_is_told(held, tmp_path):
         kb.Index(copy)
 
 
-def test_large_texts_are_known_by_pieces_from_end_to_end(tmp_path, monkeypatch):
+def test_large_texts_and_graphs_are_known_by_pieces_from_end_to_end(tmp_path, monkeypatch):
     monkeypatch.setattr(folder, "PIECES", 4)
     monkeypatch.setattr(folder, "PIECE", 8)
     content = bytes(range(100))
-    for name, at, same in (("texts.jsonl", 50, True), ("texts.jsonl", 99, False), ("graph.faiss", 50, False)):
+    for name, at, same in (
+        ("texts.jsonl", 50, True),
+        ("texts.jsonl", 99, False),
+        ("graph.faiss", 50, True),
+        ("vocab.json", 50, False),
+    ):
         (tmp_path / name).write_bytes(content)
         about = folder.sealed(tmp_path, {"model": {"path": None}})
         (tmp_path / name).write_bytes(content[:at] + b"x" + content[at + 1 :])
@@ -183,3 +189,19 @@ def test_columns_of_later_rows_are_told_by_search_too(held, tmp_path, capsys):
 
 def test_grades_of_a_caller():
     assert judging.graded({"a": "1", "b": {"x": np.int64(2)}}) == {"a": {"1": 1.0}, "b": {"x": 2}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [0, 8, 90, 0.4, 0.7])  # the kind, the width, levels, links
+def test_a_damaged_graph_is_refused_whatever_is_damaged(tmp_path, at):
+    faiss = pytest.importorskip("faiss")
+    about = graph.build(
+        np.random.default_rng(0).normal(size=(200, 4)).astype("float32"), "float32", 4, tmp_path / folder.GRAPH
+    )
+    assert graph.opened(tmp_path, {"graph": about}).ntotal == 200
+    assert isinstance(graph.opened(tmp_path, {"graph": about}), faiss.IndexHNSWFlat)
+    with open(tmp_path / folder.GRAPH, "r+b") as file:
+        file.seek(int(at * os.path.getsize(file.name)) if at and at < 1 else at)
+        file.write(b"\x7f" * 8)
+    with pytest.raises(InputError, match="is damaged .graph.faiss.: build it again"):
+        graph.opened(tmp_path, {"graph": about})

@@ -1,5 +1,8 @@
 """A model as a SentenceTransformer: its vectors are those of `kb.encode`, and what takes one takes it."""
 
+import asyncio
+import copy
+import pickle
 import sys
 
 import numpy as np
@@ -71,3 +74,59 @@ def test_its_vectors_are_those_of_encode(model, tmp_path):
     wanted = kb.encode(kept, TEXTS, prompt_name="document")
     found = kb.sentence_transformer(kept).encode(TEXTS, prompt_name="document")
     np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_vectors_of_tokens_and_what_it_does_not_do(model, tmp_path):
+    torch, _ = pytest.importorskip("torch"), pytest.importorskip("sentence_transformers")
+    theirs = kb.sentence_transformer(model)
+    tokens = theirs.encode(TEXTS, output_value="token_embeddings", batch_size=2)
+    assert [len(each) for each in tokens] == [4, 5, 2, 9]
+    means = np.stack([each.mean(0).numpy() for each in tokens])
+    np.testing.assert_allclose(means, kb.encode(model, TEXTS, prompt_name=""), atol=1e-6)
+    alone = theirs.encode("cat", prompt="old ", output_value="token_embeddings")
+    np.testing.assert_allclose(alone.numpy().mean(0), kb.encode(model, ["old cat"], prompt_name="")[0], atol=1e-6)
+    assert theirs.tokenizer(TEXTS[:2])["input_ids"] == [[2, *model.tokenizer.encode(text), 3] for text in TEXTS[:2]]
+    refused = {
+        "output_value is None, expected one of sentence_embedding": lambda: theirs.encode(TEXTS, output_value=None),
+        "output_value is 'x'": lambda: theirs.encode_query(TEXTS, None, None, 2, False, "x"),
+        "processing_kwargs is of a processor": lambda: theirs.encode(TEXTS, processing_kwargs={"text": {}}),
+        "received torch.float16 on cpu": theirs.half,
+        "received torch.bfloat16": lambda: theirs.to(torch.bfloat16),
+        "on meta": lambda: theirs.encode(TEXTS, device="meta"),
+        "include_prompt=False is no setting": lambda: theirs.set_pooling_include_prompt(False),
+        "which others do not train: kerasbert finetune": theirs.train,
+        "is not saved": lambda: theirs.save(str(tmp_path / "out")),
+        "of a loaded model is not pickled": lambda: pickle.dumps(theirs),
+    }
+    for line, call in refused.items():
+        with pytest.raises(InputError, match=line):
+            call()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_copy_and_a_pickle_have_what_was_set(model, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    kb.save(model, tmp_path / "run")
+    theirs = kb.sentence_transformer(tmp_path / "run")
+    theirs.max_seq_length, theirs.truncate_dim, theirs.prompts["mine"] = 4, 3, "a "
+    for other in (copy.deepcopy(theirs), pickle.loads(pickle.dumps(theirs)), copy.deepcopy(copy.copy(theirs))):
+        np.testing.assert_array_equal(other.encode(TEXTS, prompt_name="mine"), theirs.encode(TEXTS, prompt_name="mine"))
+        assert other.model_card_data.model_name == "kerasbert/run"
+    pool = theirs.start_multi_process_pool(["cpu"])
+    try:
+        np.testing.assert_allclose(theirs.encode(TEXTS, pool=pool), theirs.encode(TEXTS), atol=1e-6)
+    finally:
+        theirs.stop_multi_process_pool(pool)
+
+
+@pytest.mark.slow
+def test_it_is_an_embeddings_of_langchain(model):
+    embeddings = pytest.importorskip("langchain_core.embeddings")
+    pytest.importorskip("sentence_transformers")
+    theirs = kb.sentence_transformer(model)
+    assert isinstance(theirs, embeddings.Embeddings)
+    assert asyncio.run(theirs.aembed_query("the cat")) == theirs.embed_query("the cat")
