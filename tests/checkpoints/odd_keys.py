@@ -145,8 +145,11 @@ def inputs_of(kind: str, config, length: int) -> dict[str, np.ndarray]:
     if begins == "Longformer" and kind.endswith(("Answering", "Choice")):  # a question's end and an answer's
         ids[:, 1:4] = config.sep_token_id
     found = {"token_ids": np.where(mask, ids, pad).astype("int32"), "padding_mask": mask}
-    if two and not kind.endswith(("Classification", "Answering")):
-        written = rng.integers(6, vocabulary, (rows, 7)).astype("int32")
+    if two:  # a head reads its text in the decoder, a place to the right
+        start = np.full((rows, 1), config.decoder_start_token_id)
+        shifted = np.concatenate([start, found["token_ids"][:, :-1]], 1)
+        written = shifted if kind.endswith(("Classification", "Answering")) else rng.integers(6, vocabulary, (rows, 7))
+        written = written.astype("int32")
         found |= {"decoder_token_ids": written, "decoder_padding_mask": np.ones_like(written)}
     segments = 2 if begins in ("Funnel", "XLNet") else getattr(config, "type_vocab_size", 0) or 0
     if segments > 1:
