@@ -201,6 +201,11 @@ def word_pieces(
     usual, own = wordpiece.LAYOUTS[layout]
     specials = {part: usual[part] for part in PARTS} | beside.named(known)
     if unknown is not None:
+        if beside.of_model and specials["unk"] != unknown:
+            raise InputError(
+                f"model.unk_token is {short(unknown)}, unk_token {short(specials['unk'])}: their releases differ in which one "
+                "they read. Make them agree"
+            )
         specials["unk"] = unknown
     own = renamed(own, {piece: specials[part] for part, piece in usual.items()})
     template = beside.template(own if template is None else template)
@@ -222,10 +227,12 @@ def _words(content: Mapping, beside: Beside, lowercase: bool | None, kind: str) 
         name: field(normalizer, name, bool, "normalizer", default)
         for name, default in (("lowercase", True), ("strip_accents", None), ("handle_chinese_chars", True))
     }
+    lower = beside.settled("do_lower_case", said["lowercase"], usual=True)
+    accents = said["strip_accents"]
     settings = {
-        "lowercase": beside.settled("do_lower_case", said["lowercase"]),
-        "strip_accents": beside.settled("strip_accents", said["strip_accents"]),
-        "split_cjk": beside.settled("tokenize_chinese_chars", said["handle_chinese_chars"]),
+        "lowercase": lower,
+        "strip_accents": beside.settled("strip_accents", accents, usual=accents if accents == lower else None),
+        "split_cjk": beside.settled("tokenize_chinese_chars", said["handle_chinese_chars"], usual=True),
     }
     return settings if lowercase is None else settings | {"lowercase": lowercase, "strip_accents": None}
 
@@ -236,7 +243,9 @@ def _wordpiece(content: JsonView, large: dict, tokens: list, lowercase: bool | N
     pieces, added = with_added(_ids(large["vocab"]), tokens)
     unknown = field(model, "unk_token", str, "model", "[UNK]")
     settings = _words(content, beside, lowercase, kind)
-    settings["max_word_chars"] = field(model, "max_input_chars_per_word", int, "model", 100)
+    most = settings["max_word_chars"] = field(model, "max_input_chars_per_word", int, "model", 100)
+    if beside.of_model and most != 100:
+        beside.tell(f"max_input_chars_per_word 100, as newer releases of {beside.given_class} take {most}")
     template = template_of(content.get("post_processor"), pieces)
     return word_pieces(pieces, settings, added, beside, template, unknown)
 
@@ -289,7 +298,8 @@ def _byte_level(content: JsonView, large: dict, tokens: list, beside: Beside) ->
     pieces, added = with_added(_ids(large["vocab"]), tokens)
     words = {"split": split, "ignore_merges": field(model, "ignore_merges", bool, "model", False)}
     words["nfc"] = _composes(content)
-    prefix = beside.settled("add_prefix_space", field(level, "add_prefix_space", bool, "pre_tokenizer", True))
+    said = field(level, "add_prefix_space", bool, "pre_tokenizer", True)
+    prefix = beside.settled("add_prefix_space", said, usual=beside.class_name == "Blenderbot")
     template = template_of(content.get("post_processor"), pieces)
     if prefix and split != "gpt2":
         raise InputError(

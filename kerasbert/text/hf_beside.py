@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json, JsonMap, JsonView
 from kerasbert.text.hf_added import added_beside
-from kerasbert.text.hf_template import by_flags, without_segments
+from kerasbert.text.hf_template import BARE, by_flags, without_segments
 from kerasbert.text.hf_values import field, short
 
 CONFIG, NAMES, NUMBERS = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
@@ -94,6 +94,7 @@ class Beside:
         self.given_class = name
         self.class_name = "" if name is None else str(name).removesuffix("Fast").removesuffix("Tokenizer")
         self.generic = self.class_name in GENERIC
+        self.of_model = bool(self.class_name) and not self.generic
         self.told: dict[str, object] = {}
         self._check()
 
@@ -114,19 +115,26 @@ class Beside:
                     f"{name} of {CONFIG} is {short(value)}, expected {wanted!r}: {why}. Remove the key to read the tokenizer so"
                 )
 
+    def tell(self, said: str) -> None:
+        """Note something of tokenizer.json that is to be told."""
+        self.told[f"{said} (tokenizer.json)"] = None
+
     def flag(self, name: str, default: Default) -> bool | Default:
         """A setting that is true or false; `default` where it is absent or null."""
         return field(self.config, name, bool, CONFIG, default)
 
-    def settled(self, name: str, said: object, own: bool = True) -> Any:
-        """A setting that tokenizer.json says too: tokenizer_config.json's goes first where the class is a model's.
+    def settled(self, name: str, said: object, own: bool = True, usual: object = None) -> Any:
+        """A setting that tokenizer.json says too: a model's class takes tokenizer_config.json's, else its own default.
 
         Args:
-            said: the file's value. own: whether their classes of this kind have such a setting.
+            said: the file's value. own: whether their classes of this kind have such a setting. usual: their default.
         Raises:
             InputError: they differ where classes have none.
         """
         if name not in self.config:
+            if own and self.of_model and said != usual:
+                self.tell(f"{name} {said}, {usual} by default in {self.given_class}")
+                return usual
             return said
         value = self.flag(name, None)
         if value == said or (own and not self.generic):
@@ -175,6 +183,8 @@ class Beside:
         asked = {name: self.flag(f"add_{name}_token", None) for name in ("bos", "eos")}
         if known and self.class_name not in OWN_TEMPLATE and any(value is not None for value in asked.values()):
             own = by_flags(*(self._asked(name, known, end) if on else None for name, on in asked.items()))
+        if own == BARE and self.class_name in OWN_TEMPLATE:
+            self.tell(f"special tokens around a text, as newer releases of {self.given_class} add them")
         names = field(self.config, "model_input_names", list, CONFIG, None)
         given = (
             self.class_name != "BigBird" if names is None else "token_type_ids" in names

@@ -217,6 +217,35 @@ def test_the_settings_of_a_models_class_go_before_those_of_the_file(tmp_path):
     assert load_tokenizer(byte_level(tmp_path)).add_prefix_space
 
 
+def test_the_default_of_a_models_class_goes_before_the_file_where_no_setting_is_said_and_is_told(tmp_path):
+    cased = {"type": "BertNormalizer", "clean_text": True, "lowercase": False, "strip_accents": False}
+    put(tmp_path, tokenizer_config_json={"tokenizer_class": "BertTokenizerFast"})
+    tokenizer = load_tokenizer(wordpiece(tmp_path, normalizer=cased | {"handle_chinese_chars": False}))
+    assert (tokenizer.lowercase, tokenizer.strip_accents, tokenizer.split_cjk) == (True, True, True)
+    assert [told.split(",")[0] for told in tokenizer.not_used] == [
+        "do_lower_case False",
+        "strip_accents False",
+        "tokenize_chinese_chars False",
+    ]
+    for generic in ({}, {"tokenizer_class": "PreTrainedTokenizerFast"}):
+        put(tmp_path, tokenizer_config_json=generic)
+        assert not load_tokenizer(tmp_path).lowercase
+
+
+def test_what_releases_of_a_class_read_differently_is_told_or_refused(tmp_path):
+    put(tmp_path, tokenizer_config_json={"tokenizer_class": "BertTokenizer"})
+    path = wordpiece(tmp_path, post_processor=None)
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    content["model"]["max_input_chars_per_word"] = 7
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    said = [told.split(",")[0] for told in load_tokenizer(path).not_used]
+    assert said == ["max_input_chars_per_word 100", "special tokens around a text"]
+    content["model"]["unk_token"] = "[PAD]"
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"model.unk_token is '\[PAD\]', unk_token '\[UNK\]': their releases differ"):
+        load_tokenizer(path)
+
+
 def test_what_changes_no_id_is_told_unless_a_reason_is_listed(tmp_path):
     config = {
         "model_max_length": 512,
