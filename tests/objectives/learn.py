@@ -79,6 +79,7 @@ def run(
     updates: int | None = None,
     rate: float | None = None,
     changes: dict | None = None,
+    optimizer: str = "adamw",
     seed: int = 0,
 ) -> dict:
     """The objective and its updates; entropy of the targets, nats; mean losses of the last updates by name.
@@ -98,7 +99,8 @@ def run(
     steps, last = (STEPS, LAST) if name in OWN else WRITING.get(objective, (STEPS, LAST))
     steps = updates or steps
     settings = {"steps": steps, "save_every": steps, "log_every": 5, "batch": 32, "quiet": True, "seed": seed}
-    settings |= {"warmup": 20, "schedule": "linear", "learning_rate": rate or RATES.get(objective, RATE)}
+    rate = rate or RATES.get(objective, RATE)
+    settings |= {"warmup": 20, "schedule": "linear", "learning_rate": rate, "optimizer": optimizer}
     kb.pretrain(
         f"{family.name}/{next(iter(family.sizes))}",
         records.directory,

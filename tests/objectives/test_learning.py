@@ -6,6 +6,7 @@ one of each kind, on one replica; `-m full` all of them, on two as well: that ev
 make the updates of one is in the battery (tests/models/test_battery.py).
 """
 
+import inspect
 import json
 import math
 from pathlib import Path
@@ -50,6 +51,20 @@ def test_kept_rows_are_of_lines_of_the_benchmark():
     found = [{name: row[name] for name in ("family", "settings", "seed")} for row in rows]
     assert all(arm in arms for arm in found)
     assert all(found.count(arm) == 1 for arm in found)
+
+
+@pytest.mark.parametrize("family", [*bench_learning.OTHERWISE])
+def test_what_a_family_is_trained_with_reaches_both_trainings(monkeypatch, tmp_path, family):
+    settings, pretraining, tuning = bench_learning.OTHERWISE[family][0], {}, {}
+    common = {*inspect.signature(learn.run).parameters} & {*settings}
+    monkeypatch.setattr(learn, "run", lambda *_, **given: pretraining.update(given) or {})
+    monkeypatch.setattr(bench_learning.kb, "finetune", lambda *_, **given: tuning.update(given))
+    monkeypatch.setattr(bench_learning.kb, "evaluate", lambda *_: {"metrics": {"accuracy": 1.0}})
+    bench_learning.measure(tmp_path, family=family, settings=settings, seed=1)
+    assert pretraining == {name: settings[name] for name in common} | {"seed": 1}
+    assert tuning["learning_rate"] == settings.get("finetuning_rate", 1e-3)
+    assert tuning.get("optimizer") == settings.get("optimizer")
+    assert {*settings} <= common | {"finetuning_rate"}
 
 
 def test_replaced_tokens_are_told_beside_the_entropy_of_their_share():
