@@ -312,8 +312,9 @@ class Tokenizer:
         """`pack`, and whether tokens of the texts are missing there."""
         items, texts = (self.single, 1) if text_b is None else (self.pair, 2)
         ids_a, ids_b = self.encode(text_a), [] if text_b is None else self.encode(text_b)
-        truncated = length is not None and len(ids_a) + len(ids_b) + len(items) - texts > length
-        if truncated:
+        truncated = False
+        if length is not None and len(ids_a) + len(ids_b) + len(items) - texts > length:
+            truncated = True
             a, b = kept_tokens(room(items, length), len(ids_a), len(ids_b))
             ids_a, ids_b = ids_a[:a], ids_b[:b]
         token_ids, segment_ids, _ = self.join(ids_a, None if text_b is None else ids_b)
