@@ -220,10 +220,7 @@ class Kind:
         if tokenizer.knowledge is not None:
             return [tokenizer.knowledge.row(tokenizer, parts, length)]
         texts: Any = parts  # kinds that know lists of texts have `rows` of their own
-        token_ids, segment_ids = tokenizer.pack(*texts, length=length)
-        # a row that is not full has lost nothing
-        truncated = len(token_ids) == length and len(tokenizer.pack(*texts)[0]) > length
-        return [inputs.row(token_ids, segment_ids, truncated)]
+        return [inputs.row(*tokenizer.cut_to(*texts, length=length))]
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """What a task's model gives for a row -> what an exported file gives: softmax where the numbers are logits."""

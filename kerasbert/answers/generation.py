@@ -166,9 +166,7 @@ class GenerationKind(Kind):
 
     def _packed(self, tokenizer: "Tokenizer", source: str, target: str | None, length: int) -> Row:
         """The row of an encoder; its decoder reads the target with the special tokens around it."""
-        token_ids, segment_ids = tokenizer.pack(source, length=length)
-        truncated = len(token_ids) == length and len(tokenizer.pack(source)[0]) > length
-        row = inputs.row(token_ids, segment_ids, truncated, About(tokenizer))
+        row = inputs.row(*tokenizer.cut_to(source, length=length), About(tokenizer))
         if target is None:
             return row
         ids, most = self._written(tokenizer, target), self.target_length
@@ -211,8 +209,7 @@ class GenerationKind(Kind):
             )
         special = len(tokenizer.pack("")[0])
         room = special + self._room(length, special)
-        prompt = tokenizer.pack(source, length=room)[0]
-        truncated = len(prompt) == room and len(tokenizer.pack(source)[0]) > room
+        prompt, _, truncated = tokenizer.cut_to(source, length=room)
         row = self._continued(tokenizer, prompt, target, truncated)
         if target is not None:
             masks = [tokenizer.mask_id] * len(row.about.target)

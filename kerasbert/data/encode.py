@@ -1,8 +1,12 @@
 """Documents -> entries of a shard: tokenized in batches, with long lines split where a packing pairs sentences."""
 
+import functools
 import hashlib
 import importlib.util
 import itertools
+import math
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -16,7 +20,11 @@ from kerasbert.text.base import Tokenizer
 
 LINES = 4096  # lines that the tokenizer gets at once: a call costs about 1 ms (2.9M tokens/s with 512, 5.0M with 4096)
 
+STARTED = 3.0  # seconds until TensorFlow is imported and the tokenizer's graph is there
+SAMPLE = 2**17  # characters by which it is told how long pure Python would take
+
 Encode = Callable[[list[str]], tuple[np.ndarray, np.ndarray]]
+Tokenize = Callable[[list[str]], tuple[np.ndarray, np.ndarray, np.ndarray | None]]
 
 
 def entries(documents: Iterable[list[str]], language: int, encode: Encode, fit: Fit | None = None) -> Iterator[bytes]:
@@ -104,17 +112,24 @@ def _split_long(
 
 
 def batch_encoder(
-    tokenizer: Tokenizer, units: Sequence[joins.Segmenter | None] = ()
+    tokenizer: Tokenizer, units: Sequence[joins.Segmenter | None] = (), size: float = math.inf
 ) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray]]:
     """Lines -> (ids of all, number of ids in each line), the ids marked where there are units.
 
     With tensorflow-text where it is installed and the kind has a form for it, else in pure Python (a TPU VM): the ids are
-    the same.
+    the same. A text that is tokenized before TensorFlow would have been imported does without, too.
+
+    Args:
+        size: of all lines in bytes, about.
     """
     marked = any(units)
     kind = TOKENIZERS.get(tokenizer.kind)
     graph = importlib.util.find_spec("tensorflow_text") is not None and not (kind and kind.graph is None)
-    tokenize = (_in_graph if graph else _one_by_one)(tokenizer, marked)
+    tokenize = _one_by_one(tokenizer, marked)
+    if graph:
+        begin = functools.partial(_in_graph, tokenizer, marked)
+        known = "tensorflow" in sys.modules or size == math.inf
+        tokenize = begin() if known else _faster(tokenize, begin, size)
 
     def encode(lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
         ids, counts, starts = tokenize(lines)
@@ -123,9 +138,23 @@ def batch_encoder(
     return encode
 
 
-def _one_by_one(
-    tokenizer: Tokenizer, offsets: bool
-) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+def _faster(plain: Tokenize, begin: Callable[[], Tokenize], size: float) -> Tokenize:
+    """`plain`, or what `begin` gives where `plain` would take longer than STARTED: by what it takes for the first lines."""
+    chosen: list[Tokenize] = []
+
+    def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        if not chosen:
+            some = [line[:SAMPLE] for line in lines[: 1 + np.cumsum([*map(len, lines)]).searchsorted(SAMPLE)]]
+            start = time.thread_time()
+            plain(some)
+            each = (time.thread_time() - start) / max(1, sum(map(len, some)))
+            chosen.append(plain if each * size < STARTED else begin())
+        return chosen[0](lines)
+
+    return tokenize
+
+
+def _one_by_one(tokenizer: Tokenizer, offsets: bool) -> Tokenize:
     """Lines -> ids, counts and, where asked for, the first character of each token."""
 
     def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -139,9 +168,7 @@ def _one_by_one(
     return tokenize
 
 
-def _in_graph(
-    tokenizer: Tokenizer, offsets: bool
-) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+def _in_graph(tokenizer: Tokenizer, offsets: bool) -> Tokenize:
     """As `_one_by_one`, with tensorflow-text."""
     import tensorflow as tf
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kerasbert.data import encode, joins
@@ -28,13 +29,17 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What a runner is given; `smoothing` is None where there are no languages, `units` are segmenters by level or None."""
+    """What a runner is given; `smoothing` is None where there are no languages, `units` are segmenters by level or None.
+
+    `size` is that of all text in bytes, about.
+    """
 
     sources: Sequence[Source]
     tokenizer: Tokenizer
     writer: ShardWriter
     smoothing: float | None
     units: Sequence[joins.Segmenter | None] = (None, None)
+    size: float = math.inf
 
     def languages(self, counts: Mapping[int, tuple[int, int]]) -> dict[str, dict[str, float]]:
         """What the manifest says of each language, from its number of (documents, tokens)."""

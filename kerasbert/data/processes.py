@@ -54,13 +54,13 @@ class Hand:
     """
 
     def __init__(self, job: Job, number: int = 0, processes: int = 1) -> None:
-        self.job = job
+        self.job, self.size = job, job.size / processes
         self.spool = Spool(Path(job.writer.directory), job.writer.shards, number, processes)
 
     @functools.cached_property
     def encode(self) -> Callable:
-        """The tokenizer, which imports TensorFlow."""
-        return batch_encoder(self.job.tokenizer, self.job.units)
+        """The tokenizer, which imports TensorFlow where there is much text."""
+        return batch_encoder(self.job.tokenizer, self.job.units, self.size)
 
     def tokenize(self, language: int, documents: list[list[str]]) -> dict[int, tuple[int, int]]:
         """Documents -> entries on their way to the disk; the number of (documents, tokens) of their language."""

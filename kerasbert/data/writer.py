@@ -87,7 +87,7 @@ def write_records(files: Files, tokenizer: Tokenizer, out: str | os.PathLike, co
     # Only what is known to be records is ever removed.
     with directory_for(out, replace=exists) as directory:
         writer = _shard_writer(config, tokenizer, directory, between, languages, any(units))
-        job = Job(sources, tokenizer, writer, settings.get("smoothing"), units)
+        job = Job(sources, tokenizer, writer, settings.get("smoothing"), units, size)
         processes = _fill(job, config, directory, plan, languages.table)
     records = Records(out)
     records.processes = processes

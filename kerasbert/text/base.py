@@ -304,12 +304,21 @@ class Tokenizer:
 
         The longer text loses tokens at its end first, as BERT's `_truncate_seq_pair` does.
         """
+        return self.cut_to(text_a, text_b, length)[:2]
+
+    def cut_to(
+        self, text_a: str | bytes, text_b: str | bytes | None = None, length: int | None = None
+    ) -> tuple[list[int], list[int], bool]:
+        """`pack`, and whether tokens of the texts are missing there."""
         items, texts = (self.single, 1) if text_b is None else (self.pair, 2)
         ids_a, ids_b = self.encode(text_a), [] if text_b is None else self.encode(text_b)
+        truncated = False
         if length is not None and len(ids_a) + len(ids_b) + len(items) - texts > length:
+            truncated = True
             a, b = kept_tokens(room(items, length), len(ids_a), len(ids_b))
             ids_a, ids_b = ids_a[:a], ids_b[:b]
-        return self.join(ids_a, None if text_b is None else ids_b)[:2]
+        token_ids, segment_ids, _ = self.join(ids_a, None if text_b is None else ids_b)
+        return token_ids, segment_ids, truncated
 
     def join(self, ids_a: Sequence[int], ids_b: Sequence[int] | None = None) -> tuple[list[int], list[int], list[int]]:
         """Token and segment ids of one or two texts' ids with the special tokens, and where each item of the template begins."""

@@ -1,5 +1,7 @@
 """Words as BERT splits them (Devlin et al., 2019): what WordPiece and GPT's BPE make pieces of."""
 
+import itertools
+
 from kerasbert.text.base import Cache, Tokenizer, flag
 from kerasbert.text.normalize import TABLES, Normalizer, inside
 
@@ -20,7 +22,7 @@ class BertWords(Tokenizer):
         self.strip_accents = self.lowercase if strip_accents is None else flag("strip_accents", strip_accents)
         self.split_cjk = flag("split_cjk", split_cjk)
         self._normalizer = Normalizer(self.lowercase, self.strip_accents, self.split_cjk)
-        self._chunks = Cache(self._tokenize_chunk)
+        self._chunks, self._words = Cache(self._tokenize_chunk), Cache(self._ids_of)
 
     def _split_settings(self) -> dict:
         """The same for json."""
@@ -36,11 +38,10 @@ class BertWords(Tokenizer):
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of a text without added tokens."""
-        ids: list[int] = []
-        chunks = self._chunks
-        for chunk in text.split(" "):  # nothing reaches across a blank
-            ids += chunks[chunk][0]
-        return ids
+        return [*itertools.chain.from_iterable(map(self._words.__getitem__, self._normalizer.split(text)))]
+
+    def _ids_of(self, word: str) -> tuple[int, ...]:
+        return tuple([i for i, _ in self._pieces(word)])
 
     def tokenize_plain(self, text: str, first: bool) -> tuple[list[int], list[int], list[int]]:
         """Ids, starts and ends of a text without added tokens."""

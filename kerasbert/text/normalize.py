@@ -9,12 +9,13 @@ combining characters, which shows only where one of them is no mark (83 such cha
 import functools
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kerasbert.inputs import Tensor
 from kerasbert.text import tables
 
 WORD = re.compile("[^ ]+")
+PLAIN = re.compile("[0-9A-Za-z]+|[!-~]")  # a word of ASCII without control characters: a sign is one by itself
 
 
 def parse_ranges(text: str) -> list[int]:
@@ -145,11 +146,28 @@ class Normalizer(dict):
         longer = {chr(c) for c, text in TABLES.strip.items() if any(ord(x) in classes for x in text)}
         return frozenset(kept | longer)
 
-    def words(self, text: str) -> Iterator[tuple[str, list[int]]]:
+    def words(self, text: str) -> Iterator[tuple[str, Sequence[int]]]:
         """Normalised words, each with the position in `text` of the character that each of its characters came from."""
+        if (plain := self._plain(text)) is not None:
+            for word in PLAIN.finditer(plain):
+                yield word[0], range(*word.span())
+            return
         parts, sources = self._parts(text)
         for word in WORD.finditer("".join(parts)):
             yield word[0], sources[word.start() : word.end()]
+
+    def split(self, text: str) -> list[str]:
+        """The same words alone."""
+        if (plain := self._plain(text)) is not None:
+            return PLAIN.findall(plain)
+        parts = self._sorted(text)[0] if self._moves(text) else map(self.__getitem__, text)
+        return WORD.findall("".join(parts))
+
+    def _plain(self, text: str) -> str | None:
+        """The normalised text where it is ASCII without control characters: as long as the text."""
+        if not (text.isascii() and text.isprintable()):
+            return None
+        return text.lower() if self.lowercase else text
 
     def form(self, text: str) -> tuple[str, list[int]]:
         """The text as BertNormalizer leaves it, with blanks around ideographs but not around punctuation, and sources."""
@@ -166,10 +184,14 @@ class Normalizer(dict):
 
     def _parts(self, text: str) -> tuple[list[str], list[int]]:
         """What becomes of each character, and the position that each character of the result came from."""
-        if self.strip_accents and not text.isascii() and not self.movable.isdisjoint(text):
+        if self._moves(text):
             return self._sorted(text)
         parts = [self[character] for character in text]
         return parts, [i for i, part in enumerate(parts) for _ in part]
+
+    def _moves(self, text: str) -> bool:
+        """Whether NFD may sort characters of a text."""
+        return self.strip_accents and not text.isascii() and not self.movable.isdisjoint(text)
 
     def _sorted(self, text: str) -> tuple[list[str], list[int]]:
         """NFD's sorting of combining characters, with Hugging Face's alignment: by position, not by character."""

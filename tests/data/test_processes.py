@@ -9,24 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kerasbert.data import processes, write_records
+from kerasbert.data import encode, processes, write_records
 from kerasbert.data.joins import Segmenter
 from kerasbert.errors import InputError
 from tests.data import corpus
 from tests.data.test_records import contents
 from tests.support import ROOT, python
-
-
-@pytest.fixture
-def in_python(monkeypatch):
-    """The others tokenize without TensorFlow, whose import takes seconds."""
-    monkeypatch.setattr(
-        processes,
-        "START",
-        "import importlib.util as u; real = u.find_spec; "
-        "u.find_spec = lambda name, *rest: None if name == 'tensorflow_text' else real(name, *rest); "
-        + processes.START,
-    )
 
 
 def texts(place, count=3):
@@ -35,7 +23,7 @@ def texts(place, count=3):
 
 
 @pytest.mark.parametrize("settings", [{}, {"packing": "packed"}, {"packing": "stream"}])
-def test_two_processes_write_the_bytes_of_one(tmp_path, in_python, settings):
+def test_two_processes_write_the_bytes_of_one(tmp_path, settings):
     files = texts(tmp_path)
     one = write_records(files, corpus.tokenizer(), tmp_path / "one", length=32, shards=3, **settings)
     two = write_records(files, corpus.tokenizer(), tmp_path / "two", length=32, shards=3, processes=2, **settings)
@@ -43,7 +31,7 @@ def test_two_processes_write_the_bytes_of_one(tmp_path, in_python, settings):
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
-def test_languages_and_many_batches(tmp_path, in_python, monkeypatch):
+def test_languages_and_many_batches(tmp_path, monkeypatch):
     from kerasbert.data import encode, spool
 
     one, two, three = texts(tmp_path)
@@ -57,11 +45,43 @@ def test_languages_and_many_batches(tmp_path, in_python, monkeypatch):
 
 
 @pytest.mark.slow
-def test_with_tensorflow_the_bytes_are_the_same(tmp_path):
+def test_with_tensorflow_the_bytes_are_the_same(tmp_path, monkeypatch):
+    at_once = processes.START.replace(
+        "processes.serve", "from kerasbert.data import encode; encode.STARTED = 0; processes.serve"
+    )
+    monkeypatch.setattr(processes, "START", at_once)
     files = texts(tmp_path)
     for number in (1, 2):
         write_records(files, corpus.tokenizer(), tmp_path / f"{number}", length=32, shards=2, processes=number)
     assert contents(tmp_path / "1") == contents(tmp_path / "2")
+
+
+@pytest.mark.parametrize(("size", "begun"), [(1000, False), (10**12, True)])
+def test_a_small_text_is_tokenized_without_tensorflow(size, begun):
+    asked = []
+
+    def plain(lines):
+        asked.append(lines)
+        return [len(line) for line in lines], None, None
+
+    tokenize = encode._faster(plain, lambda: asked.append("begin") or (lambda lines: ["graph"]), size)
+    long = "x" * (encode.SAMPLE + 1)
+    first = tokenize([*"ab", long, *"cd"])
+    assert asked == [[*"ab", long[:-1]], "begin"] if begun else [[*"ab", long[:-1]], [*"ab", long, *"cd"]]
+    assert first == (["graph"] if begun else ([1, 1, len(long), 1, 1], None, None))
+    assert tokenize([]) == (["graph"] if begun else ([], None, None))
+
+
+def test_a_small_corpus_is_written_without_tensorflow(tmp_path, monkeypatch):
+    (text,) = texts(tmp_path, 1)
+    code = (
+        "import sys; from kerasbert.data import write_records; from tests.data import corpus; "
+        "write_records(sys.argv[1], corpus.tokenizer(), sys.argv[2], length=32); print('tensorflow' in sys.modules)"
+    )
+    assert python("-c", code, text, tmp_path / "small").stdout.split()[-1] == "False"
+    monkeypatch.setattr(encode, "STARTED", 0)
+    write_records(text, corpus.tokenizer(), tmp_path / "graph", length=32)
+    assert contents(tmp_path / "small") == contents(tmp_path / "graph")
 
 
 def test_how_many_pay():
@@ -78,7 +98,7 @@ def test_beam_has_workers_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_the_first_mistake_in_the_text_is_told(tmp_path, in_python, processes):
+def test_the_first_mistake_in_the_text_is_told(tmp_path, processes):
     """With its file and its line, whoever meets it; and nothing is left."""
     good, bad, worse = texts(tmp_path)
     bad.write_bytes(b"w1 w2\n\nw3 \xff w4\n")
@@ -89,7 +109,7 @@ def test_the_first_mistake_in_the_text_is_told(tmp_path, in_python, processes):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_what_is_lost_is_refused_alike(tmp_path, in_python, processes):
+def test_what_is_lost_is_refused_alike(tmp_path, processes):
     (tmp_path / "a.txt").write_text("".join(f"w{n % 200} w{n // 200}\n\n" for n in range(100)))
     with pytest.raises(InputError, match="of the pairs have next_label"):
         write_records([tmp_path / "a.txt"], corpus.tokenizer(), tmp_path / "out", length=32, processes=processes)
@@ -102,7 +122,7 @@ def broken(text):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_mistake_in_another_process_is_told(tmp_path, in_python, processes):
+def test_a_mistake_in_another_process_is_told(tmp_path, processes):
     with pytest.raises(InputError, match="segmenter tests.data.test_processes:broken gave"):
         write_records(
             texts(tmp_path),
@@ -120,7 +140,7 @@ def test_what_cannot_travel_is_done_here(tmp_path, monkeypatch):
     assert records.processes == 1
 
 
-def test_a_killed_process_is_one_line_and_leaves_nothing(tmp_path, in_python, monkeypatch):
+def test_a_killed_process_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
     started = []
     real = processes._Process.__init__
 
@@ -144,10 +164,10 @@ def test_a_killed_process_is_one_line_and_leaves_nothing(tmp_path, in_python, mo
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.txt", "1.txt", "2.txt"]
 
 
-def test_a_full_disk_in_another_process(tmp_path, in_python):
+def test_a_full_disk_in_another_process(tmp_path):
     """The limit on a file's size stands in for it; the others inherit it."""
     program = (
-        "import resource, sys; from tests.data import corpus; from kerasbert.data import processes, write_records; "
+        "import resource, sys; from tests.data import corpus; from kerasbert.data import encode, processes, write_records; "
         "processes.START = sys.argv[3]; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); "
         "write_records([sys.argv[1]], corpus.tokenizer(), sys.argv[2], length=32, processes=2)"
     )
@@ -174,7 +194,7 @@ def script(place, in_front="", **settings):
     return place / "script.py"
 
 
-def test_the_caller_may_be_a_bare_script(tmp_path, in_python):
+def test_the_caller_may_be_a_bare_script(tmp_path):
     assert python(script(tmp_path, "print('once')")).stdout.split() == ["once", "2"]
 
 
@@ -186,7 +206,7 @@ def slow(text):
     return []
 
 
-def test_an_interrupt_ends_them_all(tmp_path, in_python):
+def test_an_interrupt_ends_them_all(tmp_path):
     """Ctrl-C goes to the whole group: the first one ends the others, and only then removes what they wrote."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "WORKING": str(tmp_path / "working")}
     # a shell that starts pytest in the background has it ignore SIGINT, and its children too

@@ -5,6 +5,7 @@ import pytest
 from kerasbert.errors import InputError
 from kerasbert.text import WordPiece, load_tokenizer
 from kerasbert.text.base import CACHED_LENGTH
+from kerasbert.text.normalize import Normalizer
 from kerasbert.text.wordpiece import SPECIALS
 from tests.support import python, shared
 
@@ -110,6 +111,25 @@ def test_lone_surrogates_are_dropped():
     assert TOKENIZER.tokenize("un\ud800affable").starts == [0, 3, 6]
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Un-affable!! [x]", ["un", "-", "affable", "!", "!", "[", "x", "]"]),
+        ("un\tAffable", ["un", "affable"]),
+        ("a~b\x7fc^", ["a", "~", "bc", "^"]),
+        ("caf\u00e9 Un\u2019s", ["cafe", "un", "\u2019", "s"]),
+        ("\u4e2dun!", ["\u4e2d", "un", "!"]),
+        ("q\u0315\u1b44", ["q\u1b44"]),  # a character that NFD may move
+        (" ", []),
+    ],
+)
+def test_words_alone_are_those_with_places(text, words):
+    normalizer = Normalizer(True, True, True)
+    found = list(normalizer.words(text))
+    assert normalizer.split(text) == [word for word, _ in found] == words
+    assert all(len(word) == len(places) and max(places) < len(text) for word, places in found)
+
+
 def test_the_cache_changes_nothing():
     text = "Unaffable, unaffable! " + "naïve" * 30
     fresh = WordPiece(TOKENIZER.vocabulary)
@@ -129,6 +149,15 @@ def test_pack_truncates_as_bert_does(length, a, b):
     second = [*[5, 6, 7, 5, 6, 7][:b], 3]
     assert token_ids == first + second
     assert segment_ids == [0] * len(first) + [1] * len(second)
+
+
+@pytest.mark.parametrize(("length", "truncated"), [(None, False), (12, False), (11, True), (3, True)])
+def test_a_text_is_read_once_and_its_loss_is_told(length, truncated, monkeypatch):
+    texts, asked, encode = ("unaffable", "unaffable unaffable"), [], TOKENIZER.encode
+    packed = TOKENIZER.pack(*texts, length)
+    monkeypatch.setattr(TOKENIZER, "encode", lambda text: asked.append(text) or encode(text))
+    assert TOKENIZER.cut_to(*texts, length) == (*packed, truncated)
+    assert asked == list(texts)
 
 
 def test_pack_of_one_text():
