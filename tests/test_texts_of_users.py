@@ -81,6 +81,7 @@ REPLACED = {
     "kerasbert/text/bpe.py": "pieces of bytes, of which a text may hold half a character",
     "kerasbert/text/bpe_graph.py": GIVEN,
     "kerasbert/text/graph.py": GIVEN,
+    "kerasbert/text/metaspace_bpe.py": "pieces of bytes, of which a text may hold half a character",
     "kerasbert/text/train_bpe.py": "half of a surrogate pair",
     "kerasbert/text/unigram.py": "pieces of bytes, of which a text may hold half a character",
     "kerasbert/text/unigram_graph.py": GIVEN,

@@ -27,6 +27,7 @@ class Form(NamedTuple):
 
 
 _NUMBER = r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
+_FRACTION = r"[+-]?\d*(?:\.\d+|\d[eE])\S*"  # of a vector: whole numbers may be texts of numbered things
 _COLUMNS = (
     "give its texts, the words of a sentence in one line, or jsonl with a column text. --task ner or pos reads it"
 )
@@ -38,7 +39,7 @@ FORMS = (
         1,
         "numbered features (libsvm), and no text: give the texts that they were made of",
     ),
-    Form(re.compile(rf"\S+( {_NUMBER}){{10,}} *"), 0.9, "vectors of words, and no text: give the texts themselves"),
+    Form(re.compile(rf"\S+( {_FRACTION}){{10,}} *"), 0.9, "vectors of words, and no text: give the texts themselves"),
     Form(
         re.compile(r"(\d+:)?\d+:\d+[.,]\d{3} --> .*"),
         0.15,

@@ -127,50 +127,54 @@ class Answers(dict):
         return self[name]
 
 
+_Module: Any = object  # beside which a class of torch stands, which is imported where it is used
+
+
+class Asked(_Module):
+    """Texts -> their vectors.
+
+    Args:
+        model: of ours. settings: of `kb.encode`. width: int H. place: path of its directory, if it has one.
+    """
+
+    def __init__(self, model: "keras.Model", settings: dict[str, Any], width: int, place: str | None = None) -> None:
+        super().__init__()
+        self.model, self.settings, self.width, self.place = model, settings, width, place
+        self.max_seq_length = predict.longest(model, settings["length"])
+        self.bare = {"prompt_name": ""} if vector_kind(model) is not None else {}
+
+    def preprocess(self, inputs: Iterable[str], prompt: str | None = None, **_: object) -> dict[str, object]:
+        return {"texts": list(inputs), "prompt": prompt}
+
+    tokenize = preprocess  # its name in release 5, which puts prompts before the texts itself
+
+    def forward(self, features: dict[str, Tensor], **_: object) -> dict[str, Tensor]:
+        import torch  # pyright: ignore[reportMissingImports]
+
+        prompt = features.get("prompt")
+        asked = {"prompt": prompt} if prompt else self.bare
+        # whoever uses theirs sets max_seq_length
+        settings: dict[str, Any] = {**self.settings, "length": self.max_seq_length, **asked}
+        vectors = predict.encode(self.model, features["texts"], **settings)
+        tokens = functools.partial(token_vectors, self.model, features["texts"], self.max_seq_length, prompt)
+        return Answers(features | {"sentence_embedding": torch.from_numpy(vectors)}, tokens)
+
+    def get_embedding_dimension(self) -> int:
+        return self.width
+
+    get_sentence_embedding_dimension = get_embedding_dimension
+
+    @functools.cached_property
+    def tokenizer(self) -> Any:
+        return _theirs(self.model, self.max_seq_length)
+
+
 @functools.cache
 def _texts() -> type:
     """The class of the one module; torch is there where sentence-transformers is."""
     import torch  # pyright: ignore[reportMissingImports]
 
-    class Texts(torch.nn.Module):
-        """Texts -> their vectors.
-
-        Args:
-            model: of ours. settings: of `kb.encode`. width: int H. place: path of its directory, if it has one.
-        """
-
-        def __init__(
-            self, model: "keras.Model", settings: dict[str, Any], width: int, place: str | None = None
-        ) -> None:
-            super().__init__()
-            self.model, self.settings, self.width, self.place = model, settings, width, place
-            self.max_seq_length = predict.longest(model, settings["length"])
-            self.bare = {"prompt_name": ""} if vector_kind(model) is not None else {}
-
-        def preprocess(self, inputs: Iterable[str], prompt: str | None = None, **_: object) -> dict[str, object]:
-            return {"texts": list(inputs), "prompt": prompt}
-
-        tokenize = preprocess  # its name in release 5, which puts prompts before the texts itself
-
-        def forward(self, features: dict[str, Tensor], **_: object) -> dict[str, Tensor]:
-            prompt = features.get("prompt")
-            asked = {"prompt": prompt} if prompt else self.bare
-            # whoever uses theirs sets max_seq_length
-            settings: dict[str, Any] = {**self.settings, "length": self.max_seq_length, **asked}
-            vectors = predict.encode(self.model, features["texts"], **settings)
-            tokens = functools.partial(token_vectors, self.model, features["texts"], self.max_seq_length, prompt)
-            return Answers(features | {"sentence_embedding": torch.from_numpy(vectors)}, tokens)
-
-        def get_embedding_dimension(self) -> int:
-            return self.width
-
-        get_sentence_embedding_dimension = get_embedding_dimension
-
-        @functools.cached_property
-        def tokenizer(self) -> Any:
-            return _theirs(self.model, self.max_seq_length)
-
-    return Texts
+    return type("Texts", (Asked, torch.nn.Module), {})
 
 
 def _theirs(model: "keras.Model", length: int) -> Any:
@@ -194,6 +198,76 @@ def _check_moved(dtype: Any, device: Any) -> None:
         )
 
 
+class Otherwise(_Module):
+    """What a SentenceTransformer of a run does otherwise than theirs, and the methods of LangChain's Embeddings."""
+
+    def encode(self, *args: Any, **kwargs: Any) -> Any:
+        import torch  # pyright: ignore[reportMissingImports]
+
+        asked = inspect.signature(super().encode).bind(*args, **kwargs).arguments
+        value = asked.get("output_value", VALUES[0])
+        if value not in VALUES:
+            raise InputError(f"output_value is {value!r}, expected one of {', '.join(VALUES)}")
+        if asked.get("kwargs", {}).get("processing_kwargs") is not None:
+            raise InputError(
+                "processing_kwargs is of a processor, which a model of kerasbert does not have: "
+                "max_seq_length = N truncates"
+            )
+        device = asked.get("device") or "cpu"
+        for each in device if isinstance(device, list) else [device]:
+            _check_moved(torch.float32, torch.device(each))
+        return super().encode(*args, **kwargs)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return self.encode_document(list(texts)).tolist()
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.encode_query(text).tolist()
+
+    def train(self, mode: bool = True) -> Any:
+        if mode:
+            raise InputError(
+                "this SentenceTransformer asks a model of kerasbert, which others do not train: "
+                "kerasbert finetune RUN --task pairs (sts, simcse), or --few-shot, does"
+            )
+        return super().train(mode)
+
+    def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        import torch  # pyright: ignore[reportMissingImports]
+
+        moved = fn(torch.zeros(1))  # whatever `to`, `half` and `cuda` change
+        _check_moved(moved.dtype, moved.device)
+        return super()._apply(fn, *args, **kwargs)
+
+    def set_pooling_include_prompt(self, include_prompt: bool) -> None:
+        raise InputError(
+            f"include_prompt={include_prompt} is no setting of this SentenceTransformer: it is the model's own"
+        )
+
+    def save(self, *_: object, **__: object) -> None:
+        raise InputError(
+            "this SentenceTransformer asks a model of kerasbert and is not saved: "
+            "kerasbert export-checkpoint RUN FOLDER --to sentence_transformers writes its folder"
+        )
+
+    def _state(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in STATE}
+
+    def __reduce__(self) -> Any:
+        asks = self[0]
+        if asks.place is None:
+            raise InputError(
+                "a SentenceTransformer of a loaded model is not pickled: "
+                "make it of the model's directory, kb.sentence_transformer(RUN)"
+            )
+        return _again, (asks.place, asks.settings, self._state())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        copied = _again(self[0].model, self[0].settings, self._state())
+        copied[0].place, copied.model_card_data = self[0].place, copy.deepcopy(self.model_card_data, memo)
+        return copied
+
+
 @functools.cache
 def _embeddings() -> tuple[type, ...]:
     """LangChain's base class, where it is installed."""
@@ -207,81 +281,11 @@ def _embeddings() -> tuple[type, ...]:
 @functools.cache
 def _vectors() -> type:
     """The class of the whole."""
-    import torch  # pyright: ignore[reportMissingImports]
-
     # a checker that does not have it takes this file for it
     from sentence_transformers import SentenceTransformer  # pyright: ignore[reportAttributeAccessIssue, reportMissingImports]
 
-    signature = inspect.signature(SentenceTransformer.encode)
-
-    class Vectors(SentenceTransformer, *_embeddings()):
-        """A SentenceTransformer with the methods of LangChain's Embeddings."""
-
-        __qualname__ = "Vectors"
-
-        def encode(self, *args: Any, **kwargs: Any) -> Any:
-            asked = signature.bind(self, *args, **kwargs).arguments
-            value = asked.get("output_value", VALUES[0])
-            if value not in VALUES:
-                raise InputError(f"output_value is {value!r}, expected one of {', '.join(VALUES)}")
-            if asked.get("kwargs", {}).get("processing_kwargs") is not None:
-                raise InputError(
-                    "processing_kwargs is of a processor, which a model of kerasbert does not have: "
-                    "max_seq_length = N truncates"
-                )
-            device = asked.get("device") or "cpu"
-            for each in device if isinstance(device, list) else [device]:
-                _check_moved(torch.float32, torch.device(each))
-            return super().encode(*args, **kwargs)
-
-        def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            return self.encode_document(list(texts)).tolist()
-
-        def embed_query(self, text: str) -> list[float]:
-            return self.encode_query(text).tolist()
-
-        def train(self, mode: bool = True) -> Any:
-            if mode:
-                raise InputError(
-                    "this SentenceTransformer asks a model of kerasbert, which others do not train: "
-                    "kerasbert finetune RUN --task pairs (sts, simcse), or --few-shot, does"
-                )
-            return super().train(mode)
-
-        def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
-            moved = fn(torch.zeros(1))  # whatever `to`, `half` and `cuda` change
-            _check_moved(moved.dtype, moved.device)
-            return super()._apply(fn, *args, **kwargs)
-
-        def set_pooling_include_prompt(self, include_prompt: bool) -> None:
-            raise InputError(
-                f"include_prompt={include_prompt} is no setting of this SentenceTransformer: it is the model's own"
-            )
-
-        def save(self, *_: object, **__: object) -> None:
-            raise InputError(
-                "this SentenceTransformer asks a model of kerasbert and is not saved: "
-                "kerasbert export-checkpoint RUN FOLDER --to sentence_transformers writes its folder"
-            )
-
-        def _state(self) -> dict[str, Any]:
-            return {name: getattr(self, name) for name in STATE}
-
-        def __reduce__(self) -> Any:
-            asks = self[0]
-            if asks.place is None:
-                raise InputError(
-                    "a SentenceTransformer of a loaded model is not pickled: "
-                    "make it of the model's directory, kb.sentence_transformer(RUN)"
-                )
-            return _again, (asks.place, asks.settings, self._state())
-
-        def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-            copied = _again(self[0].model, self[0].settings, self._state())
-            copied[0].place, copied.model_card_data = self[0].place, copy.deepcopy(self.model_card_data, memo)
-            return copied
-
-    return Vectors
+    names = {"__module__": __name__, "__doc__": Otherwise.__doc__}
+    return type("Vectors", (Otherwise, SentenceTransformer, *_embeddings()), names)
 
 
 def __getattr__(name: str) -> type:

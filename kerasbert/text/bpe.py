@@ -221,8 +221,9 @@ class BytePairEncoding(MergeTokenizer):
         """Constructor arguments but vocabulary and merges, for json."""
         return {
             "add_prefix_space": self.add_prefix_space,
-            **({"split": self.split} if self.split != "gpt2" else {}),
-            **{name: True for name in ("ignore_merges", "nfc") if getattr(self, name)},
+            "split": self.split,
+            "ignore_merges": self.ignore_merges,
+            "nfc": self.nfc,
             "specials": self.specials,
             "template": list(self.template),
             **self._added_settings(),

@@ -149,11 +149,11 @@ uint32_t kb_flags(uint32_t code); /* KB_DROP ... KB_MOVABLE of tables.h */
 uint32_t kb_lower(uint32_t code);
 unsigned kb_class(uint32_t code); /* canonical combining class */
 
-/* NFD without marks of a code point that has KB_STRIP or is a Hangul syllable -> its number of code points, at most 6. */
-size_t kb_apart(uint32_t code, uint32_t *out); /* of NFD, at most four; how many */
+/* NFD of a code point -> its number of code points, at most 4; the same without marks, but of a mark. */
+size_t kb_apart(uint32_t code, uint32_t *out);
+size_t kb_strip(uint32_t code, uint32_t *out);
 uint32_t kb_together(uint32_t first, uint32_t second); /* the composed one; 0: none */
 int kb_joins(uint32_t code); /* whether it may change with what is before it in NFC */
-size_t kb_strip(uint32_t code, uint32_t *out);
 
 /* UTF-8 -> code points; invalid bytes are U+FFFD, one for each maximal part of a sequence (Unicode, table 3-8). */
 int kb_decode(kb_text text, kb_codes *codes); /* 0 where there is no memory */

@@ -45,8 +45,8 @@ unsigned kb_class(uint32_t code) {
   return at < COUNT(kb_class_keys) ? kb_class_values[at] : 0;
 }
 
-size_t kb_strip(uint32_t code, uint32_t *out) {
-  size_t at, i, count = 0;
+size_t kb_apart(uint32_t code, uint32_t *out) {
+  size_t at, size;
   if (code >= HANGUL_FIRST && code < HANGUL_END) { /* Unicode, section 3.12 */
     uint32_t index = code - HANGUL_FIRST, last = index % 28;
     out[0] = 0x1100 + index / 588;
@@ -54,40 +54,40 @@ size_t kb_strip(uint32_t code, uint32_t *out) {
     out[2] = 0x11A7 + last;
     return last ? 3 : 2;
   }
-  at = kb_flags(code) & KB_STRIP ? search(kb_strip_keys, COUNT(kb_strip_keys), code) : COUNT(kb_strip_keys);
-  if (at == COUNT(kb_strip_keys)) {
-    out[0] = code;
-    return 1;
-  }
-  for (i = kb_strip_ends[at]; i < kb_strip_ends[at + 1]; i++) out[count++] = kb_strip_pool[i];
-  return count;
-}
-
-size_t kb_apart(uint32_t code, uint32_t *out) {
-  size_t at, i, count = 0;
-  if (code >= HANGUL_FIRST && code < HANGUL_END) return kb_strip(code, out);
   at = code < 0xC0 ? COUNT(kb_apart_keys) : search(kb_apart_keys, COUNT(kb_apart_keys), code);
   if (at == COUNT(kb_apart_keys)) return out[0] = code, 1;
-  for (i = kb_apart_ends[at]; i < kb_apart_ends[at + 1]; i++) out[count++] = kb_apart_pool[i];
+  size = kb_apart(kb_apart_firsts[at], out);
+  if (kb_apart_seconds[at] != 0) out[size++] = kb_apart_seconds[at];
+  return size;
+}
+
+size_t kb_strip(uint32_t code, uint32_t *out) {
+  size_t i, count = 0, size;
+  if (!(kb_flags(code) & KB_STRIP) && !(code >= HANGUL_FIRST && code < HANGUL_END)) return out[0] = code, 1;
+  size = kb_apart(code, out);
+  for (i = 0; i < size; i++)
+    if (!(kb_flags(out[i]) & KB_MARKS)) out[count++] = out[i];
   return count;
 }
 
 uint32_t kb_together(uint32_t first, uint32_t second) {
-  uint64_t key = (uint64_t)first << 32 | second;
-  size_t low = 0, high = COUNT(kb_pair_keys);
+  size_t low = 0, high = COUNT(kb_pairs);
   if (first >= 0x1100 && first < 0x1113 && second >= 0x1161 && second < 0x1176)
     return HANGUL_FIRST + ((first - 0x1100) * 21 + (second - 0x1161)) * 28;
   if (first >= HANGUL_FIRST && first < HANGUL_END && (first - HANGUL_FIRST) % 28 == 0 && second > 0x11A7 && second < 0x11C3)
     return first + (second - 0x11A7);
   while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (kb_pair_keys[middle] < key) low = middle + 1;
+    size_t middle = low + (high - low) / 2, at = kb_pairs[middle];
+    if (kb_apart_firsts[at] == first && kb_apart_seconds[at] == second) return kb_apart_keys[at];
+    if (kb_apart_firsts[at] < first || (kb_apart_firsts[at] == first && kb_apart_seconds[at] < second)) low = middle + 1;
     else high = middle;
   }
-  return low < COUNT(kb_pair_keys) && kb_pair_keys[low] == key ? kb_pair_values[low] : 0;
+  return 0;
 }
 
-int kb_joins(uint32_t code) { return code >= 0x300 && search(kb_join_keys, COUNT(kb_join_keys), code) < COUNT(kb_join_keys); }
+int kb_joins(uint32_t code) {
+  return code >= 0x300 && (kb_class(code) != 0 || search(kb_join_keys, COUNT(kb_join_keys), code) < COUNT(kb_join_keys));
+}
 
 /* The code point at the beginning of some bytes and how many it takes. 0: not UTF-8, and *size bytes are one invalid part. */
 static int decode_one(const unsigned char *s, size_t left, uint32_t *code, size_t *size) {

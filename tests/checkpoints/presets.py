@@ -104,7 +104,7 @@ def _unigram(layout, *specials):
 
 def _bpe(*specials) -> BytePairEncoding:
     merges = [["t", "h"], ["th", "e"], ["\u0120", "the"]]
-    return hf.byte_level([*specials, *sorted(bpe.ALPHABET), "th", "the", "\u0120the"], merges, add_prefix_space=False)
+    return hf.byte_level([*specials, *sorted(bpe.ALPHABET), "th", "the", "\u0120the"], merges, {})
 
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "mat", ",", "\u00e9"]

@@ -42,6 +42,7 @@ def test_labels_of_fasttext_are_no_text(tmp_path, capsys, door, packed):
         ("1 1:0.5 7:1\n-1 2:.25 9:3\n".replace(":.", ":0."), "libsvm"),
         ("2,5 qid:1 1:1e-3 # a\n1 qid:2 2:1\n", "libsvm"),
         ("2 10\n" + "".join(f"w{i} {'0.5 ' * 10}\n" for i in range(20)), "vectors of words"),
+        ("".join(f"w{i} {'-1.5e-05 .25 ' * 5}\n" for i in range(3)), "vectors of words"),
         ("1\n00:00:01,000 --> 00:00:02,000\nHello\n\n2\n00:00:02,000 --> 00:00:03,000\nyou\n", "subtitles"),
         ('{\n "cells": [\n  {}\n ]\n}\n', "json over several lines"),
     ],
@@ -63,6 +64,7 @@ def test_what_is_no_text_is_refused(tmp_path, door, content, said):
         "1 2:1\n",
         "{ is a brace\n[ is a bracket\n",
         "#begin\nword O\n",
+        3 * f"{' '.join(map(str, range(20)))}\n",  # numbered things in their order
     ],
 )
 def test_texts_stay_texts(tmp_path, content, capsys):

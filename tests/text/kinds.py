@@ -6,6 +6,8 @@ from functools import cache
 import sentencepiece
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from kerasbert.registry import TOKENIZERS
+from kerasbert.testing.tokenizers import learned
 from kerasbert.text import BytePairEncoding, Tokens, Unigram, load_tokenizer
 from kerasbert.text.added import AddedToken
 from kerasbert.text.base import Tokenizer as Base
@@ -71,6 +73,11 @@ def small_metaspace() -> MetaspacePairEncoding:
     merges = [tuple(merge if isinstance(merge, list) else merge.split(" ")) for merge in model["merges"]]
     added = [AddedToken(piece, piece=True) for piece in sorted(more, key=pieces.index)]
     return MetaspacePairEncoding(pieces, list(dict.fromkeys([*merges, *runs])), added=added)
+
+
+def of_kind(kind: str) -> Base:
+    """A tokenizer of a registered kind, learned from the tiny world where that can be."""
+    return small_metaspace() if TOKENIZERS[kind].learn is None else learned(kind)
 
 
 @cache

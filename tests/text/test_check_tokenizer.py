@@ -11,11 +11,12 @@ from kerasbert.text import WordPiece
 from kerasbert.text.base import Tokens
 from kerasbert.text.kinds import Kind
 from tests.support import forgotten
+from tests.text.kinds import of_kind
 
 
 @pytest.mark.parametrize("kind", sorted(TOKENIZERS))
 def test_our_kinds(kind, tmp_path):
-    testing.check_tokenizer(kind, tmp_path)
+    testing.check_tokenizer(of_kind(kind), tmp_path)
 
 
 class Mine(WordPiece):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import sentencepiece
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from kerasbert.errors import InputError
 from kerasbert.text import load_tokenizer
@@ -55,6 +55,8 @@ def test_the_file_that_transformers_5_writes(tmp_path, capsys):
     runs = normalizers.Replace(Regex(r"\s{2,}|[\n\r\t]"), " ")
     theirs.normalizer = normalizers.Sequence([runs, normalizers.NFC(), normalizers.Strip(left=False)])
     theirs.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace()])
+    around = [("[CLS]", SPECIALS.index("[CLS]")), ("[SEP]", SPECIALS.index("[SEP]"))]
+    theirs.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", around)
     theirs.add_special_tokens([*SPECIALS, "[MASK]"])
     theirs.save(str(tmp_path / "tokenizer.json"))
     config = {"tokenizer_class": "DebertaV2Tokenizer", "do_lower_case": False, "split_by_punct": False}

@@ -19,13 +19,12 @@ from kerasbert.mobile import cli
 from kerasbert.mobile.runtime import Runner, load
 from kerasbert.mobile.runtime.writing.stream import UNFINISHED, Stream, scored
 from kerasbert.registry import TOKENIZERS
-from kerasbert.testing.tokenizers import learned
 from kerasbert.text import BytePairEncoding, Unigram, WordPiece
 from kerasbert.text.bpe import ALPHABET, SPECIALS
 from kerasbert.text.sentencepiece import BYTE
 from kerasbert.text.wordpiece import SPECIALS as WORDPIECE
 from tests.mobile.generation.test_writing import END, SIZE, writer
-from tests.text.kinds import small_bpe, small_word_bpe
+from tests.text.kinds import of_kind, small_bpe, small_word_bpe
 
 
 def unigram_of_bytes(tokenizer):
@@ -50,7 +49,7 @@ def streamed(tokenizer, ids):
 @pytest.mark.parametrize("kind", sorted(TOKENIZERS))
 def test_pieces_are_the_text_of_every_tokenizer(kind):
     """Of any ids, most of them no text that a tokenizer gives: bytes that are no UTF-8, "##" in front, special tokens."""
-    first = learned(kind)
+    first = of_kind(kind)
     for tokenizer in (first, *(make(first) for name, make in MORE.items() if name == kind)):
         draw = np.random.default_rng(5)
         for length in (0, 1, 2, 3, 30, 60):
