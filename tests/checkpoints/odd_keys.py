@@ -79,7 +79,7 @@ VALUES: dict[str, list[object]] = {  # of keys whose other values their type doe
     "feed_forward_proj": ["relu", "gated-gelu", "gated-relu", "gated-silu", "gelu_new", "gated-tanh"],
     "forced_eos_token_id": [2, 5],
     "inner_group_num": [1, 2],
-    "intra_bottleneck_size": [12, 24, 9],
+    "intra_bottleneck_size": [12, 24, 9, 10],
     "layer_norm_eps": [1e-12, 1e-2],
     "legacy": [True, False],
     "max_position_embeddings": [17, 512],

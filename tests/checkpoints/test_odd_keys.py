@@ -176,7 +176,7 @@ def test_no_key_is_passed_over(begins):
     [
         ("FunnelForSequenceClassification", {"pool_q_only": False}, "equal"),
         ("XLNetForSequenceClassification", {"summary_type": "mean"}, "refused"),
-        ("MobileBertForTokenClassification", {"intra_bottleneck_size": 9}, "unrun"),
+        ("MobileBertForTokenClassification", {"intra_bottleneck_size": 10}, "unrun"),
     ],
 )
 def test_what_is_counted(kind, change, state, tmp_path):
