@@ -145,7 +145,7 @@ static size_t symbols(const kb_tokenizer *t, const kb_bytes *word, int32_t *out)
     const uint8_t lead = word->data[i];
     int32_t id = -1;
     size = 1;
-    if (t->metaspace) {
+    if (t->metaspace && (lead & 0xC0) != 0x80) { /* the first byte of a character */
       kb_text piece = {(const char *)word->data + i, lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4};
       id = kb_map_find(&t->ids, piece);
       if (id >= 0 && t->absent[id]) id = -1;

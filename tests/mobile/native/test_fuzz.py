@@ -13,14 +13,17 @@ from tests.mobile.native.test_index import index_of
 from tests.mobile.native.tokenizers import SMALL, files
 from tests.support import ROOT
 
-NAMES = ("wordpiece added", "bpe space added", "unigram lower added")
+NAMES = (
+    *("wordpiece added", "bpe space added", "unigram lower added"),
+    *("bpe llama3 added", "bpe nfc added", "metaspace added"),
+)
 
 
 def corpus(folder) -> list[str]:
     """A file for each tokenizer and case: what a bundle holds; and indexes."""
     paths = []
     for i, case in enumerate(CASES):
-        content = bundle.unpack(made(case, files(SMALL[NAMES[i % 3]]())).to_zip())
+        content = bundle.unpack(made(case, files(SMALL[NAMES[i % len(NAMES)]]())).to_zip())
         path = folder / f"{i}.files"
         parts = [struct.pack("<QQ", len(name), len(data)) + name.encode() + data for name, data in content.items()]
         path.write_bytes(b"".join(parts))
