@@ -5,6 +5,7 @@ transformers that changes what is computed belongs into `fixed` or `ALTERING`, o
 nobody computes with into `WITHOUT_EFFECT` or the dialect's `unread`, each with its reason. Any other is somebody's own: told.
 """
 
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -179,3 +180,9 @@ def _allowed(key: str, value: object, heads: Collection[str]) -> tuple[object, .
     ):  # the folder brings code of its own, for the network or its tokenizer
         return () if any(name.startswith("AutoModel") for name in value) else None
     return ALTERING.get(key)
+
+
+def refuse_decoder(path: str | os.PathLike, said: str, known: Collection[str]) -> None:
+    """Refuse the decoder of a family whose encoder is read: ModernBertDecoder."""
+    if said.endswith("-decoder") and said.removesuffix("-decoder") in known:
+        raise InputError(f"{path} is of model_type {said!r}: a decoder alone, no encoder, which is not read here")

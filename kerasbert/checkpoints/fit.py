@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kerasbert import answers, registry
 from kerasbert import spec as specs
-from kerasbert.checkpoints import closed, source
+from kerasbert.checkpoints import closed
 from kerasbert.checkpoints import config as configs
 from kerasbert.checkpoints.coverage import Coverage, cover
 from kerasbert.checkpoints.formats import Answers, Format, ImportOptions, Opened
@@ -275,7 +275,7 @@ def _family(format: NamedFormat, opened: Opened, model: str | None) -> tuple[reg
         )
     name = model or format.family_of(opened)
     if name is None:
-        source.refuse_decoder(opened.folder, opened.model_type, registry.families())
+        closed.refuse_decoder(opened.folder, opened.model_type, registry.families())
     return registry.family(name or opened.model_type), None
 
 

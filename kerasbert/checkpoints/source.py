@@ -10,12 +10,12 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kerasbert import registry, text
-from kerasbert.checkpoints import hub
+from kerasbert.checkpoints import closed, hub
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.reading import plain_name
@@ -167,14 +167,8 @@ def _check_theirs(path: Path) -> None:
     said = read_json(path / "config.json").get("model_type")
     known = [*registry.shipped()["families"], *registry.shipped()["model_types"]]
     if "modules.json" not in held and isinstance(said, str) and said not in known and not registry.plugged():
-        refuse_decoder(path, said, known)
+        closed.refuse_decoder(path, said, known)
         raise InputError(f"{path} is of model_type {said!r}, which no family here reads. {near(said, known)}")
-
-
-def refuse_decoder(path: str | os.PathLike, said: str, known: Collection[str]) -> None:
-    """Refuse the decoder of a family whose encoder is read: ModernBertDecoder."""
-    if said.endswith("-decoder") and said.removesuffix("-decoder") in known:
-        raise InputError(f"{path} is of model_type {said!r}: a decoder alone, no encoder, which is not read here")
 
 
 def _of_base(path: Path) -> str:
