@@ -196,7 +196,8 @@ def inputs_of(kind: str, config, length: int) -> dict[str, np.ndarray]:
         ids[:, 1:4] = config.sep_token_id
     found = {"token_ids": np.where(mask, ids, pad).astype("int32"), "padding_mask": mask}
     if two:  # a head reads its text in the decoder, a place to the right
-        start = np.full((rows, 1), config.decoder_start_token_id)
+        said, last = config.decoder_start_token_id, ids[np.arange(rows), mask.sum(1) - 1]
+        start = last[:, None] if said is None else np.full((rows, 1), said)
         shifted = np.concatenate([start, found["token_ids"][:, :-1]], 1)
         written = shifted if kind.endswith(("Classification", "Answering")) else rng.integers(6, vocabulary, (rows, 7))
         written = written.astype("int32")
