@@ -141,10 +141,12 @@ def _options(view: JsonView, two: bool, tokenizer: Tokenizer, first: str, where:
         told.append(
             f"{where}: eos_token_id is {ends}, texts end at {tokenizer.sep_id} ({tokenizer.specials['sep']}) alone"
         )
-    start = view.get("decoder_start_token_id")
-    start = view.get("bos_token_id") if start is None else start  # as generate does
+    said = (
+        "bos_token_id" if view.get("decoder_start_token_id") is None else "decoder_start_token_id"
+    )  # as generate does
+    start = view.get(said)
     if two and first and start is not None and start != getattr(tokenizer, f"{first}_id"):
-        options["start"] = _part_or_piece(start, tokenizer, where)
+        options["start"] = _part_or_piece(start, tokenizer, f"{where}: {said}")
     _neutral(view, _NEUTRAL)
     return options
 
@@ -169,9 +171,7 @@ def _part_or_piece(number: object, tokenizer: Tokenizer, where: str) -> str:
         InputError: the tokenizer has no such id: every text would begin otherwise.
     """
     if type(number) is not int or not 0 <= number < tokenizer.size:
-        raise InputError(
-            f"{where}: decoder_start_token_id is {number!r:.40}, expected an id of the tokenizer's {tokenizer.size}"
-        )
+        raise InputError(f"{where} is {number!r:.40}, expected an id of the tokenizer's {tokenizer.size}")
     part = next((part for part in PARTS if getattr(tokenizer, f"{part}_id") == number), None)
     return part or tokenizer.vocabulary[number]
 

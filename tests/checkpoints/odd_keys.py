@@ -71,7 +71,7 @@ BASES: dict[str, dict[str, object]] = {  # what the name of a class begins with 
     "XLMRoberta": BERT | OFFSET,
     "XLNet": {"vocab_size": 67, "d_model": 18, "n_layer": 2, "n_head": 3, "d_inner": 23},
 }
-WIDTHS = ((20, 5), (24, 3), (14, 7), (18, 1), (12, 6))  # and heads
+WIDTHS = ((20, 5), (24, 3), (14, 7), (15, 3), (18, 1), (12, 6))  # and heads
 ODD: dict[str, tuple[str, ...]] = {  # what is one size -> its names
     "width": ("hidden_size", "d_model", "n_embd", "emb_dim", "dim"),
     "heads": (

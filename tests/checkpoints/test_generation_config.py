@@ -95,6 +95,8 @@ def test_a_decoder_without_a_start_token_starts_with_bos(said, start, where, tmp
     content = said | {"bos_token_id": TOKENIZER.cls_id, "eos_token_id": END}
     found = read(tmp_path, content)[0] if where != "config.json" else read(tmp_path, config=content)[0]
     assert found.get("options", {}).get("start") == start
+    with pytest.raises(InputError, match="json: bos_token_id is 1000, expected an id of the tokenizer's"):
+        read(tmp_path, {"bos_token_id": 1000})
 
 
 def test_what_is_not_computed_is_told(tmp_path):
