@@ -86,9 +86,8 @@ def read(folder: Path, config: JsonMap, tokenizer: Tokenizer | None, family: reg
         view = JsonView(read_json(folder / FILE))
     else:
         where, view = "config.json", JsonView({key: config[key] for key in _OLDER if config.get(key) is not None})
-    told: list[str] = []
+    told = _unsaid(view, tokenizer, f"{folder / where}")
     options = _options(view, two, tokenizer, getattr(family.encoder, "first_token", ""), f"{folder / where}", told)
-    _unsaid(view, tokenizer, f"{folder / where}", told)
     left = list(view.unread([*WITHOUT_EFFECT]))
     tasks = {}
     for name, params in (config.get("task_specific_params") or {}).items():
@@ -141,9 +140,8 @@ def _options(view: JsonView, two: bool, tokenizer: Tokenizer, first: str, where:
         told.append(
             f"{where}: eos_token_id is {ends}, texts end at {tokenizer.sep_id} ({tokenizer.specials['sep']}) alone"
         )
-    said = (
-        "bos_token_id" if view.get("decoder_start_token_id") is None else "decoder_start_token_id"
-    )  # as generate does
+    # as generate does
+    said = "bos_token_id" if view.get("decoder_start_token_id") is None else "decoder_start_token_id"
     start = view.get(said)
     if two and first and start is not None and start != getattr(tokenizer, f"{first}_id"):
         options["start"] = _part_or_piece(start, tokenizer, f"{where}: {said}")
@@ -151,8 +149,9 @@ def _options(view: JsonView, two: bool, tokenizer: Tokenizer, first: str, where:
     return options
 
 
-def _unsaid(view: JsonView, tokenizer: Tokenizer, where: str, told: list[str]) -> None:
-    """Tell what is taken where nothing is said and transformers' generate goes by another rule."""
+def _unsaid(view: JsonView, tokenizer: Tokenizer, where: str) -> list[str]:
+    """What is to be told where nothing is said and transformers' generate goes by another rule."""
+    told = []
     if view.get("eos_token_id") is None:
         end = f"{tokenizer.sep_id} ({tokenizer.specials['sep']})"
         told.append(f"{where}: no eos_token_id, so that transformers' generate ends no text: they end at {end} here")
@@ -162,6 +161,7 @@ def _unsaid(view: JsonView, tokenizer: Tokenizer, where: str, told: list[str]) -
             f"{where}: no length, which transformers' generate takes as 20 new tokens: at most {most} here (--set "
             "task.target_length=N)"
         )
+    return told
 
 
 def _part_or_piece(number: object, tokenizer: Tokenizer, where: str) -> str:

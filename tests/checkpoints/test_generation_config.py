@@ -115,7 +115,7 @@ def test_what_is_not_computed_is_told(tmp_path):
         "beams are searched",
         f"eos_token_id is [{END}",
     ]
-    told = read(tmp_path, {"max_length": 30, "min_length": 5, "forced_bos_token_id": 5}, "gpt2")[1]
+    told = read(tmp_path, {"max_length": 30, "min_length": 5, "forced_bos_token_id": 5, "eos_token_id": END}, "gpt2")[1]
     assert "forced_bos_token_id is not used" in told[0]
     assert "max_length 30 and min_length 5 count the prompt's tokens, not used" in told[1]
     with pytest.raises(InputError, match="generation_config.json: generation's option 'beams' is 'x', expected a int"):
