@@ -96,8 +96,8 @@ def vectors(kind: str, encoder, folder: Path, inputs: dict, wanted: dict) -> Pai
         layer = filled(token_head(encoder.token_head, encoder.spec), head, encoder, folder)
         pairs[head] = np.asarray(layer(got["sequence"], encoder.embeddings.tokens.table))[real], logits[0][real]
     if "rtd" in encoder.heads:
-        act = "gelu_tanh" if kind.startswith("Funnel") else encoder.spec.feedforward.activation
-        layer = filled(LabelHead(1, activation=act, name="rtd"), "rtd", encoder, folder)
+        layer = LabelHead(1, activation=encoder.spec.feedforward.activation, name="rtd")
+        layer = filled(layer, "rtd", encoder, folder)
         pairs["rtd"] = np.asarray(layer(got["sequence"]))[..., 0][real], logits[0][real]
     for head, count in SENTENCES.values():
         if head in encoder.heads:
