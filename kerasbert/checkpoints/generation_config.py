@@ -29,7 +29,7 @@ _SAME = (
 )
 _LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
 _DRAWN = ("do_sample", "temperature", "top_k", "top_p")
-_TOKENS = ("eos_token_id", "decoder_start_token_id")
+_TOKENS = ("eos_token_id", "decoder_start_token_id", "bos_token_id")
 IDS = ("forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens", "bad_words_ids")
 _NEUTRAL = {  # not computed here, and nothing with this value
     "encoder_no_repeat_ngram_size": 0,
@@ -86,7 +86,7 @@ def read(folder: Path, config: JsonMap, tokenizer: Tokenizer | None, family: reg
         view = JsonView(read_json(folder / FILE))
     else:
         where, view = "config.json", JsonView({key: config[key] for key in _OLDER if config.get(key) is not None})
-    told: list[str] = []
+    told = _unsaid(view, tokenizer, f"{folder / where}")
     options = _options(view, two, tokenizer, getattr(family.encoder, "first_token", ""), f"{folder / where}", told)
     left = list(view.unread([*WITHOUT_EFFECT]))
     tasks = {}
@@ -135,16 +135,33 @@ def _options(view: JsonView, two: bool, tokenizer: Tokenizer, first: str, where:
         told.append(f"{where}: forced_bos_token_id is not used: it is of a text without a prompt")
     options |= _lengths(view, two, where, told) | _sampling(view, options.get("beams", 1), where, told)
     ends = view.get("eos_token_id")
-    ends = ends if isinstance(ends, list) else [tokenizer.sep_id if ends is None else ends]
-    if ends != [tokenizer.sep_id]:
+    ends = ends if isinstance(ends, list) or ends is None else [ends]
+    if ends not in (None, [tokenizer.sep_id]):
         told.append(
             f"{where}: eos_token_id is {ends}, texts end at {tokenizer.sep_id} ({tokenizer.specials['sep']}) alone"
         )
-    start = view.get("decoder_start_token_id")
+    # as generate does
+    said = "bos_token_id" if view.get("decoder_start_token_id") is None else "decoder_start_token_id"
+    start = view.get(said)
     if two and first and start is not None and start != getattr(tokenizer, f"{first}_id"):
-        options["start"] = _part_or_piece(start, tokenizer, where)
+        options["start"] = _part_or_piece(start, tokenizer, f"{where}: {said}")
     _neutral(view, _NEUTRAL)
     return options
+
+
+def _unsaid(view: JsonView, tokenizer: Tokenizer, where: str) -> list[str]:
+    """What is to be told where nothing is said and transformers' generate goes by another rule."""
+    told = []
+    if view.get("eos_token_id") is None:
+        end = f"{tokenizer.sep_id} ({tokenizer.specials['sep']})"
+        told.append(f"{where}: no eos_token_id, so that transformers' generate ends no text: they end at {end} here")
+    if view.get("max_length") is None and view.get("max_new_tokens") is None:
+        most = answers.find("generation").defaults["target_length"]
+        told.append(
+            f"{where}: no length, which transformers' generate takes as 20 new tokens: at most {most} here (--set "
+            "task.target_length=N)"
+        )
+    return told
 
 
 def _part_or_piece(number: object, tokenizer: Tokenizer, where: str) -> str:
@@ -154,9 +171,7 @@ def _part_or_piece(number: object, tokenizer: Tokenizer, where: str) -> str:
         InputError: the tokenizer has no such id: every text would begin otherwise.
     """
     if type(number) is not int or not 0 <= number < tokenizer.size:
-        raise InputError(
-            f"{where}: decoder_start_token_id is {number!r:.40}, expected an id of the tokenizer's {tokenizer.size}"
-        )
+        raise InputError(f"{where} is {number!r:.40}, expected an id of the tokenizer's {tokenizer.size}")
     part = next((part for part in PARTS if getattr(tokenizer, f"{part}_id") == number), None)
     return part or tokenizer.vocabulary[number]
 

@@ -59,8 +59,13 @@ def _config(found: Named) -> Json:
     config = _described(found.config | _task_keys(info.task or {}), str(found.kind), info, found.tensors)
     if "n_langs" in config and (languages := read_languages(found.run / "tokenizer")):
         config |= {"lang2id": languages, "id2lang": {str(number): name for name, number in languages.items()}}
+    special = {"pad_token_id": "pad", **found.dialect.special}
     if tokenizer is not None:
-        config |= _special_ids(tokenizer, {"pad_token_id": "pad", **found.dialect.special})
+        config |= _special_ids(tokenizer, special)
+    elif usual := [f"{key} {config[key]}" for key in special if config.get(key) is not None]:
+        source.say(
+            f"{found.run}: no tokenizer says its ids, the usual ones are written: {', '.join(usual)} (config.json)"
+        )
     return configs.nested(config, found.dialect.halves)
 
 

@@ -12,7 +12,7 @@ from keras import ops
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
-from kerasbert.layers.backend import argmax, choose, constant, fused, permute, reshape, stable_argsort
+from kerasbert.layers.backend import argmax, by_head, choose, constant, fused, permute, reshape, stable_argsort
 from kerasbert.layers.chunks import Chunks, Visible
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.random import Dropout, drawn, drop, key, normal, scoped, shared_key
@@ -216,7 +216,7 @@ class LSHAttention(ChunkAttention):
     def hash(self, vectors: Tensor, real: Tensor, training: bool) -> Tensor:
         """The buckets: [B, N, S, D] -> int32 [B, N, R, S]; what is not real, bool [B, S], has the last one (section 2)."""
         vectors = ops.stop_gradient(ops.cast(vectors, "float32"))
-        rotated = ops.matmul(vectors, ops.expand_dims(self.rotations(training), 0))
+        rotated = by_head(vectors, ops.expand_dims(self.rotations(training), 0))
         rotated = reshape(rotated, (*ops.shape(rotated)[:3], self.rounds, sum(self.factors) // 2))
         buckets, first, product = 0, 0, 1
         for factor in self.factors:

@@ -6,6 +6,7 @@ from keras import ops
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers import visibility
+from kerasbert.layers.backend import by_head
 from kerasbert.layers.context import Queries, select
 from kerasbert.layers.relative import RelativeAttention, aligned, sinusoids
 
@@ -198,10 +199,8 @@ class PooledAttention(RelativeAttention):
         of_place = self.biased(query, self.position_bias)
         more = ops.cast(self.by_waves(of_place, told) if self.factorized else self.by_shift(of_place, told), "float32")
         if told.same is not None:
-            of_segment = ops.matmul(
-                self.biased(query, self.segment_bias),
-                ops.transpose(ops.cast(self.segments, query.dtype), (1, 2, 0)),
-            )
+            segments = ops.expand_dims(ops.transpose(ops.cast(self.segments, query.dtype), (1, 2, 0)), 0)
+            of_segment = by_head(self.biased(query, self.segment_bias), segments)
             of_segment = ops.cast(of_segment, "float32")  # [B, N, Q, 2]: another segment, the same
             more = more + ops.where(ops.expand_dims(told.same, 1), of_segment[..., 1:], of_segment[..., :1])
         counted = told.counted()
@@ -210,12 +209,14 @@ class PooledAttention(RelativeAttention):
     def by_shift(self, query: Tensor, told: Distances) -> Tensor:
         """(q + v) W_r R of all distances, moved to the keys (A.2.1): [B, N, Q, D] -> [B, N, Q, K]."""
         vectors = ops.expand_dims(ops.cast(told.vectors(), query.dtype), 0)
-        return told.shifted(ops.matmul(query, ops.transpose(self.split(self.position(vectors)), (0, 1, 3, 2))))
+        return told.shifted(by_head(query, ops.transpose(self.split(self.position(vectors)), (0, 1, 3, 2))))
 
     def by_waves(self, query: Tensor, told: Distances) -> Tensor:
         """The same as products with sines and cosines of queries and of keys, whose angles' difference it is (A.2.2)."""
         kernel = ops.reshape(ops.cast(self.position.kernel, query.dtype), (-1, self.heads, self.head_size))
-        x = ops.matmul(query, ops.transpose(kernel, (1, 2, 0)))  # [B, N, Q, H]: what sines and cosines weigh
+        x = by_head(
+            query, ops.expand_dims(ops.transpose(kernel, (1, 2, 0)), 0)
+        )  # [B, N, Q, H]: what sines and cosines weigh
         sine, cosine, key_sine, key_cosine = (ops.cast(each, query.dtype) for each in told.waves())
         of_sine, of_cosine = x[..., : told.width // 2], x[..., told.width // 2 :]
         left = [of_sine * sine + of_cosine * cosine, of_cosine * sine - of_sine * cosine]

@@ -35,26 +35,58 @@ T5 |= {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 9
 GPT = {"pad_token_id": 0, "vocab_size": 67, "n_positions": 40, "n_embd": 18, "n_layer": 2, "n_head": 3}
 DISTANCES = {"relative_attention": True, "position_biased_input": False, "type_vocab_size": 0}
 OFFSET = {"pad_token_id": 1, "type_vocab_size": 1}
+SHORT = {"vocab_size": 67, "n_layers": 2, "n_heads": 3}
+SPECIAL = {f"{name}_token_id": at for at, name in enumerate(("pad", "bos", "eos", "cls", "sep", "mask"))}
 BASES: dict[str, dict[str, object]] = {  # what the name of a class begins with -> its configuration
     "Albert": BERT | {"embedding_size": 10},
     "Bart": TWO | {"scale_embedding": False},
+    "Bert": BERT,
     "BigBird": BERT | {"block_size": 2, "num_random_blocks": 1, "attention_type": "block_sparse"},
+    "Camembert": BERT | OFFSET,
+    "Data2VecText": BERT | OFFSET,
     "Deberta": BERT | DISTANCES | {"pos_att_type": ["c2p", "p2c"], "max_relative_positions": 8},
     "DebertaV2": BERT | DISTANCES | {"pos_att_type": ["p2c", "c2p"], "position_buckets": 4, "share_att_key": True},
+    "DistilBert": SHORT | {"dim": 24, "hidden_dim": 20, "max_position_embeddings": 40},
     "Electra": BERT | {"embedding_size": 10},
+    "Ernie": BERT,
+    "EuroBert": BERT | SPECIAL,
     "Funnel": {"vocab_size": 67, "d_model": 20, "n_head": 3, "d_head": 6, "d_inner": 30, "block_sizes": [1, 2]},
     "GPT2": GPT,
     "Longformer": BERT | OFFSET | {"attention_window": [4, 8]},
     "MBart": TWO | {"scale_embedding": True},
     "MPNet": BERT | {"pad_token_id": 1},
     "MT5": T5,
+    "Marian": TWO | {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1},
+    "MegatronBert": BERT,
     "MobileBert": BERT | {"intra_bottleneck_size": 12, "embedding_size": 9},
+    "ModernBert": BERT | SPECIAL | {"local_attention": 4},
+    "NomicBert": BERT,
+    "OpenAIGPT": GPT,
     "Pegasus": TWO | {"scale_embedding": True, "pad_token_id": 0},
     "RoFormer": BERT | {"embedding_size": 10},
     "Roberta": BERT | OFFSET,
     "T5": T5,
+    "UMT5": T5,
+    "XLM": SHORT | {"emb_dim": 24, "max_position_embeddings": 40, "n_langs": 2},
     "XLMRoberta": BERT | OFFSET,
     "XLNet": {"vocab_size": 67, "d_model": 18, "n_layer": 2, "n_head": 3, "d_inner": 23},
+}
+WIDTHS = ((20, 5), (24, 3), (14, 7), (15, 3), (18, 1), (12, 6))  # and heads
+ODD: dict[str, tuple[str, ...]] = {  # what is one size -> its names
+    "width": ("hidden_size", "d_model", "n_embd", "emb_dim", "dim"),
+    "heads": (
+        "num_attention_heads",
+        "encoder_attention_heads",
+        "decoder_attention_heads",
+        "num_heads",
+        "n_head",
+        "n_heads",
+    ),
+    "inner": ("intermediate_size", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "d_inner", "hidden_dim"),
+    "layers": ("num_hidden_layers", "encoder_layers", "num_layers", "n_layer", "n_layers"),
+    "decoder": ("decoder_layers", "num_decoder_layers"),
+    "vocabulary": ("vocab_size",),
+    "positions": ("max_position_embeddings", "n_positions"),
 }
 ACTIVATIONS = ["gelu", "gelu_new", "relu", "tanh", "quick_gelu", "mish"]
 VALUES: dict[str, list[object]] = {  # of keys whose other values their type does not say
@@ -131,6 +163,24 @@ def alternatives(kind: str) -> Iterator[tuple[str, object]]:
         yield from ((key, value) for value in values if value != now or type(value) is not type(now))
 
 
+def drawn(kind: str, rng: np.random.Generator) -> dict[str, object]:
+    """Odd sizes of a class and two or three of its keys, each with another value than its usual one."""
+    usual = base(kind)
+    width, heads = WIDTHS[rng.integers(len(WIDTHS))]
+    inner, layers, decoder = (int(rng.choice(some)) for some in ((7, 20, 33), (1, 3), (1, 2)))
+    sizes = {"width": width, "heads": heads, "inner": inner, "layers": layers, "decoder": decoder}
+    sizes |= {"vocabulary": int(rng.choice([61, 97])), "positions": int(rng.choice([23, 41]))}
+    found = {name: size for what, size in sizes.items() for name in ODD[what] if name in usual}
+    found |= {"attention_window": 4} if "attention_window" in usual else {}  # of every layer
+    found |= {"intra_bottleneck_size": 2 * heads} if "intra_bottleneck_size" in usual else {}
+    others: dict[str, list[object]] = {}
+    for key, value in alternatives(kind):
+        others.setdefault(key, []).append(value)
+    keys = [key for key in others if not any(key in names for names in ODD.values())]
+    some = rng.choice(keys, rng.integers(2, 4), replace=False).tolist()
+    return found | {key: others[key][rng.integers(len(others[key]))] for key in some}
+
+
 def inputs_of(kind: str, config, length: int) -> dict[str, np.ndarray]:
     """Three rows, padded but where their class reads the last place or the padding: Funnel, and heads of XLNet."""
     rng, begins = np.random.default_rng(length), beginning(kind)
@@ -146,7 +196,8 @@ def inputs_of(kind: str, config, length: int) -> dict[str, np.ndarray]:
         ids[:, 1:4] = config.sep_token_id
     found = {"token_ids": np.where(mask, ids, pad).astype("int32"), "padding_mask": mask}
     if two:  # a head reads its text in the decoder, a place to the right
-        start = np.full((rows, 1), config.decoder_start_token_id)
+        said, last = config.decoder_start_token_id, ids[np.arange(rows), mask.sum(1) - 1]
+        start = last[:, None] if said is None else np.full((rows, 1), said)
         shifted = np.concatenate([start, found["token_ids"][:, :-1]], 1)
         written = shifted if kind.endswith(("Classification", "Answering")) else rng.integers(6, vocabulary, (rows, 7))
         written = written.astype("int32")

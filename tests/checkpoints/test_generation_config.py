@@ -47,7 +47,8 @@ def read(folder, content=None, family="bart", config=None):
     ],
 )
 def test_what_is_read(tmp_path, content, options):
-    found, told = read(tmp_path, content)
+    found, told = read(tmp_path, {"eos_token_id": END} | content)
+    told = [line for line in told if "no length" not in line]
     said = " ".join(f"{name}={value}" for name, value in found.get("options", {}).items())
     if options is None:
         options = " ".join(f"{key}={2 if key == 'forced_eos_token_id' else value}" for key, value in content.items())
@@ -63,7 +64,9 @@ def test_older_keys_and_those_of_a_task(tmp_path):
     found, told = read(tmp_path, config=config)
     assert found["options"] == {"beams": 2, "no_repeat_ngram_size": 3}
     assert found["unused"] == ["task_specific_params.summarization.encoder_no_repeat_ngram_size"]
-    assert [line[:50] for line in told] == [
+    assert [line.rpartition("/")[2][:50] for line in told] == [
+        "config.json: no eos_token_id, so that transformers",
+        "config.json: no length, which transformers' genera",
         "config.json: task_specific_params of translation_e",
         "config.json: not used, although texts may depend o",
         "writes by config.json: beams=2, no_repeat_ngram_si",
@@ -73,6 +76,27 @@ def test_older_keys_and_those_of_a_task(tmp_path):
     assert generation_config.options_for(found, "translation") == found["options"]
     assert read(tmp_path, {"num_beams": 3}, config=config)[0]["options"] == {"beams": 3}  # the file holds alone
     assert read(tmp_path, {"num_beams": 3}, "bert") == ({}, [])
+
+
+@pytest.mark.parametrize("family", ["bart", "gpt2"])
+@pytest.mark.parametrize("length", [{}, {"max_length": 20}, {"max_new_tokens": 20}])
+@pytest.mark.parametrize("end", [{}, {"eos_token_id": None}, {"eos_token_id": END}])
+def test_what_is_not_said_is_told(end, length, family, tmp_path):
+    """transformers' generate then ends no text, and writes 20 new tokens."""
+    told = read(tmp_path, end | length, family)[1]
+    assert any("no eos_token_id" in line for line in told) == (end.get("eos_token_id") is None)
+    assert any("20 new tokens: at most 64 here" in line for line in told) == (not length)
+
+
+@pytest.mark.parametrize("where", ["generation_config.json", "config.json"])
+@pytest.mark.parametrize(("said", "start"), [({}, "cls"), ({"decoder_start_token_id": END}, None)])
+def test_a_decoder_without_a_start_token_starts_with_bos(said, start, where, tmp_path):
+    """As transformers' generate: a file without decoder_start_token_id was read as one of the family's own."""
+    content = said | {"bos_token_id": TOKENIZER.cls_id, "eos_token_id": END}
+    found = read(tmp_path, content)[0] if where != "config.json" else read(tmp_path, config=content)[0]
+    assert found.get("options", {}).get("start") == start
+    with pytest.raises(InputError, match="json: bos_token_id is 1000, expected an id of the tokenizer's"):
+        read(tmp_path, {"bos_token_id": 1000})
 
 
 def test_what_is_not_computed_is_told(tmp_path):
@@ -85,13 +109,13 @@ def test_what_is_not_computed_is_told(tmp_path):
     }
     found, told = read(tmp_path, content)
     assert found["unused"] == ["encoder_no_repeat_ngram_size", "typical_p", "colour", "num_beam_groups"]
-    assert "encoder_no_repeat_ngram_size, typical_p, colour, num_beam_groups" in told[0]
-    told = read(tmp_path, {"num_beams": 2, "do_sample": True, "eos_token_id": [END, 9]})[1]
+    assert "encoder_no_repeat_ngram_size, typical_p, colour, num_beam_groups" in told[2]
+    told = read(tmp_path, {"num_beams": 2, "do_sample": True, "eos_token_id": [END, 9], "max_length": 9})[1]
     assert [line.rpartition(": ")[2].split(",")[0][:34] for line in told[:2]] == [
         "beams are searched",
         f"eos_token_id is [{END}",
     ]
-    told = read(tmp_path, {"max_length": 30, "min_length": 5, "forced_bos_token_id": 5}, "gpt2")[1]
+    told = read(tmp_path, {"max_length": 30, "min_length": 5, "forced_bos_token_id": 5, "eos_token_id": END}, "gpt2")[1]
     assert "forced_bos_token_id is not used" in told[0]
     assert "max_length 30 and min_length 5 count the prompt's tokens, not used" in told[1]
     with pytest.raises(InputError, match="generation_config.json: generation's option 'beams' is 'x', expected a int"):
@@ -129,7 +153,7 @@ def test_what_is_written_is_read(tmp_path):
 @pytest.mark.parametrize("params", [{"num_beams": 2}, [], "x", None])
 def test_settings_of_a_task_that_does_not_write_are_told(name, params, tmp_path):
     found, told = read(tmp_path, {}, config={"task_specific_params": {name: params}})
-    assert (found, told) == (
+    assert (found, told[2:]) == (
         {},
         [f"config.json: task_specific_params of {name} are not used: give what they hold by --set task.NAME=VALUE"],
     )

@@ -82,9 +82,13 @@ def test_files_of_a_folder(case, tmp_path):
 
 
 @pytest.mark.parametrize(("case", "pad"), [("bert", 0), ("bart", 1), ("electra", 0)])
-def test_without_a_tokenizer_the_padding_is_that_of_their_class(case, pad, tmp_path):
+def test_without_a_tokenizer_the_padding_is_that_of_their_class(case, pad, tmp_path, capsys):
+    """Which is told, as the other ids: a T5 imported with another eos_token_id was written with 1 in silence."""
     presets.directory(tmp_path / "run", case)
     kb.export_checkpoint(tmp_path / "run", tmp_path / "out")
+    more = ", bos_token_id 0, eos_token_id 2, decoder_start_token_id 2, forced_eos_token_id 2" if case == "bart" else ""
+    said = f"no tokenizer says its ids, the usual ones are written: pad_token_id {pad}{more} (config.json)\n"
+    assert capsys.readouterr().err.endswith(said)
     assert json_of(tmp_path / "out/config.json")["pad_token_id"] == pad
     assert not [path for path in (tmp_path / "out").iterdir() if path.name.startswith("tokenizer")]
     assert hf_files.PAD == {"xlm": 2, "bart": 1, "roberta2roberta": 1}

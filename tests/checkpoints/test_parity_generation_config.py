@@ -1,6 +1,7 @@
 """Texts of imported models that write, by their generation_config.json, against transformers' generate; and back."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,25 +28,23 @@ BART = {"vocab_size": V, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2
 BART |= {
     f"{side}_{what}": n for side in ("encoder", "decoder") for what, n in (("attention_heads", 2), ("ffn_dim", 24))
 }
+T5 = {
+    "vocab_size": V,
+    "d_model": 16,
+    "d_kv": 8,
+    "d_ff": 24,
+    "num_layers": 2,
+    "num_heads": 2,
+    "decoder_start_token_id": 0,
+}
 KINDS = {
     "bart": ("BartForConditionalGeneration", BART | IDS | {"decoder_start_token_id": END, "forced_eos_token_id": END}),
     "marian": ("MarianMTModel", BART | IDS | {"decoder_start_token_id": 0, "forced_eos_token_id": None}),
     # which starts with a language
     "mbart": ("MBartForConditionalGeneration", BART | IDS | {"decoder_start_token_id": 9, "scale_embedding": True}),
     "pegasus": ("PegasusForConditionalGeneration", BART | IDS | {"decoder_start_token_id": 0, "scale_embedding": True}),
-    "t5": (
-        "T5ForConditionalGeneration",
-        {
-            "vocab_size": V,
-            "d_model": 16,
-            "d_kv": 8,
-            "d_ff": 24,
-            "num_layers": 2,
-            "num_heads": 2,
-            "decoder_start_token_id": 0,
-        }
-        | IDS,
-    ),
+    "t5": ("T5ForConditionalGeneration", T5 | IDS),
+    "mt5": ("MT5ForConditionalGeneration", T5 | IDS | {"feed_forward_proj": "gated-gelu"}),
     "gpt2": ("GPT2LMHeadModel", {"vocab_size": V, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 40} | IDS),
 }
 CASES = {
@@ -70,31 +69,32 @@ def texts(count=6, seed=0):
     return [" ".join(WORDS[i] for i in rng.integers(5, V, rng.integers(2, 8))) for _ in range(count)]
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Kind -> the folder of a random model with its tokenizer."""
+def written(name: str, folder: Path) -> Path:
+    """The folder of a random model with its tokenizer, whose texts depend on the source."""
     import torch
 
-    made = {}
-    for name, (kind, config) in KINDS.items():
-        folder = made[name] = tmp_path_factory.mktemp(name)
-        model = make(kind, config, seed=1 if name == "bart" else 7)
-        with torch.no_grad():  # texts that depend on the source
-            for weight, value in model.named_parameters():
-                if not value.requires_grad:  # the sines of Pegasus
-                    continue
-                norm = "norm" in weight or "ln_" in weight
-                cross = "encoder_attn" in weight or "EncDecAttention" in weight
-                # larger scores would reach the masked places, whose constant is bounded: T5's are not divided, Pegasus' tokens
-                # are scaled and not normalised
-                scale = 1 if name in ("t5", "pegasus") else 3
-                value.copy_(
-                    value.sign().abs() if norm and weight.endswith("weight") else value * scale * (1 + 2 * cross)
-                )
-        model.save_pretrained(folder)
-        (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-        (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "do_lower_case": true}')
-    return made
+    kind, config = KINDS[name]
+    model = make(kind, config, seed=1 if name == "bart" else 7)
+    with torch.no_grad():
+        for weight, value in model.named_parameters():
+            if not value.requires_grad:  # the sines of Pegasus
+                continue
+            norm = "norm" in weight or "ln_" in weight
+            cross = "encoder_attn" in weight or "EncDecAttention" in weight
+            # larger scores would reach the masked places, whose constant is bounded: T5's are not divided, Pegasus' tokens
+            # are scaled and not normalised
+            scale = 1 if name in ("t5", "mt5", "pegasus") else 3
+            value.copy_(value.sign().abs() if norm and weight.endswith("weight") else value * scale * (1 + 2 * cross))
+    model.save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "do_lower_case": true}')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Kind -> the folder of its random model."""
+    return {name: written(name, tmp_path_factory.mktemp(name)) for name in KINDS}
 
 
 def generated(folder, tokenizer, rows, name):
@@ -133,6 +133,7 @@ SOME = {
     "mbart": (),
     "pegasus": (),
     "t5": ("no_repeat", "beams", "suppressed"),
+    "mt5": (),
     "gpt2": ("no_repeat", "never", "bad words"),
 }
 

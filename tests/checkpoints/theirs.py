@@ -37,7 +37,7 @@ def make(kind: str, config: dict, seed: int = 0):
     with torch.no_grad():  # at 0.02 every layer is nearly the identity and biases are zero: a swapped matrix would pass
         for parameter in model.parameters():
             # their tables of sinusoids are compared with what they must be
-            if parameter.requires_grad or not kind.startswith(("RoFormer", "Pegasus")):
+            if parameter.requires_grad or not kind.startswith(("RoFormer", "Pegasus", "Marian")):
                 parameter.normal_(0, 0.2)
     return model
 
