@@ -58,10 +58,8 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
         "at 6e-3 its cells stay at their clips: its vectors are the same for all texts",
     ),
     "reformer": (
-        {
-            "changes": {"initializer": 0.057},
-            "finetuning_rate": 3e-3,
-        },  # 0.02 * sqrt(256 / 32): its streams are 32 wide here
+        # 0.02 * sqrt(256 / 32): its streams are 32 wide here
+        {"changes": {"initializer": 0.057}, "finetuning_rate": 3e-3},
         f"{NARROW}; at 1e-3 the loss of its training rows is still 0.69 after three epochs",
     ),
     "ulmfit": (
@@ -70,7 +68,7 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
         "updates too little is left to learn from",
     ),
     **dict.fromkeys(
-        ("quick-thoughts", "sa-lstm"),
+        ("quick-thoughts", "skip-thought", "sa-lstm"),
         ({"finetuning_rate": 3e-3}, "at 1e-3 the loss of its training rows falls slowly"),
     ),
     **dict.fromkeys(("t5", "mt5", "umt5"), (RELATIVE, SCALED)),
