@@ -60,7 +60,7 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
     "reformer": (
         # 0.02 * sqrt(256 / 32): its streams are 32 wide here
         {"changes": {"initializer": 0.057, "axial.initializer": 0.057}},
-        "its positions start at deviation 1 and its tokens at 0.02: another word in a text changes what is read of it by 0.0004 of "
+        "its positions start at deviation 1 and its tokens at 0.02: another word changes what is read of a text by 0.0004 of "
         "1. With the positions at 1, tokens at 0.057 and a fine-tuning rate of 3e-3 it came to .537 and .532",
     ),
     "ulmfit": (
