@@ -39,6 +39,7 @@ SCALED = (
     "of its paper's optimizer are shares of a weight. In fine-tuning alone it came to .585 and .560 (mt5), .562 and .564 (umt5), "
     ".601 and .640 (t5)"
 )
+UNDROPPED = {"changes": {f"rates.{name}": 0.0 for name in ("words", "input", "between", "output", "weights")}}
 # family -> what it is trained with instead, and why
 OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
     "macbert": (
@@ -46,7 +47,7 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
         "at 6e-3 it goes on saying how frequent tokens are: nothing tells which of the shown words are wrong",
     ),
     "nomic-bert": ({"finetuning_rate": 2e-3}, "at 1e-3 the loss of its training rows is still 0.62 after three epochs"),
-    **dict.fromkeys(("bert-wwm", "ernie", "deberta-v2", "megatron-bert"), (AS_WIDE, NARROW)),
+    **dict.fromkeys(("bert-wwm", "ernie", "deberta-v2", "megatron-bert", "transformer-xl"), (AS_WIDE, NARROW)),
     "ib-bert": (
         {"changes": {"bottleneck.width": 128, "initializer": 0.07}},
         "its layers stay 1,024 wide otherwise; twice its vectors, as in the paper, they want the start of their width. With that "
@@ -56,7 +57,21 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
         {"updates": 800, "rate": 1e-3},
         "at 6e-3 its cells stay at their clips: its vectors are the same for all texts",
     ),
-    "quick-thoughts": ({"finetuning_rate": 3e-3}, "at 1e-3 the loss of its training rows falls slowly"),
+    "reformer": (
+        # 0.02 * sqrt(256 / 32): its streams are 32 wide here
+        {"changes": {"initializer": 0.057, "axial.initializer": 0.057}},
+        "its positions start at deviation 1 and its tokens at 0.02: another word changes what is read of a text by 0.0004 of "
+        "1. With the positions at 1, tokens at 0.057 and a fine-tuning rate of 3e-3 it came to .537 and .532",
+    ),
+    "ulmfit": (
+        UNDROPPED | {"finetuning_rate": 3e-3},
+        "its paper drops shares of 400 to 1,150 numbers and half of the recurrent weights, epoch after epoch: of 64 and in 400 "
+        "updates too little is left to learn from",
+    ),
+    **dict.fromkeys(
+        ("quick-thoughts", "skip-thought", "sa-lstm"),
+        ({"finetuning_rate": 3e-3}, "at 1e-3 the loss of its training rows falls slowly"),
+    ),
     **dict.fromkeys(("t5", "mt5", "umt5"), (RELATIVE, SCALED)),
     "electra": (
         {"updates": 800, "rate": 2e-3} | AS_WIDE,
