@@ -3,8 +3,13 @@
 import dataclasses
 import inspect
 import json
+import os
 import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 
+import numpy as np
 import pytest
 
 import kerasbert as kb
@@ -12,7 +17,7 @@ from kerasbert import cli
 from kerasbert.cli.options import add_options, given
 from kerasbert.cli.parser import Parser
 from kerasbert.errors import InputError
-from kerasbert.options import option, options
+from kerasbert.options import fits, option, options
 from kerasbert.training.config import FinetuneConfig, TrainConfig
 from kerasbert.training.pretrain_config import PretrainConfig
 from tests.support import ROOT, python
@@ -107,11 +112,43 @@ def test_the_functions_show_their_options():
             {"out": "x", "steps": 3, "precision": "half"},
             "no precision 'half'. Expected one of: float32, mixed_bfloat16",
         ),
+        ({"out": "x", "steps": 3, "overwrite": "False"}, "overwrite must be True or False. Received: 'False'"),
+        ({"out": 3, "steps": 3}, "out must be text. Received: 3"),
+        ({"out": "x", "steps": 3, "changes": "dropout=0"}, "changes must be a mapping or None. Received: 'dropout=0'"),
+        ({"out": "x", "steps": 3, "schedule": 3}, "schedule must be text. Received: 3"),
+        ({"out": "x", "steps": 3, "profile": (1.5, 2)}, r"profile must be a list or None. Received: \(1.5, 2\)"),
     ],
 )
 def test_mistakes_are_one_line(arguments, message):
     with pytest.raises(InputError, match=message):
         kb.pretrain("bert/tiny", "records", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "right"),
+    [
+        (np.int64(3), int, True),
+        (np.float32(3), float, True),
+        (True, float, False),
+        (np.str_("a"), str, True),
+        (Path("a"), str | os.PathLike, True),
+        (b"a", str | os.PathLike, False),
+        ("a", Sequence[str], True),
+        (Path("a"), Sequence[str | os.PathLike], True),
+        ("3", Sequence[int], False),
+        (np.arange(3), Sequence[int], True),
+        ([3.0], Sequence[int], False),
+        ({}, Sequence[str], False),
+        (3, Sequence[int], False),
+        (len, str | Callable[[int], int] | None, True),
+        (object(), str | Callable[[int], int] | None, False),
+        (3, str | FinetuneConfig, False),
+        (MappingProxyType({}), Mapping[str, int], True),
+    ],
+)
+def test_what_python_hands_over_is_of_the_type_that_is_declared(value, hint, right):
+    """overwrite="False" replaced a run, few_shot="no" trained otherwise."""
+    assert fits(value, hint, python=True) == right
 
 
 def test_what_is_missing_is_said_as_python_says_it():
