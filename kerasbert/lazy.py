@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kerasbert.errors import missing
+from kerasbert.errors import missing, nearest
 
 
 def later(module: str, name: str) -> Callable:
@@ -39,7 +39,10 @@ def public(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any]
 
     def load(name: str) -> Any:
         if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            best = None if name.startswith("_") else nearest(name, homes)
+            raise AttributeError(
+                f"module {package!r} has no attribute {name!r}" + (f". Nearest: {best!r}" if best else "")
+            )
         if not homes[name]:
             return importlib.import_module(f"{package}.{name}")
         try:

@@ -5,17 +5,26 @@ import functools
 import inspect
 import math
 import numbers
+import os
 import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar, cast
 
 from kerasbert import field_names
 from kerasbert.errors import InputError, near
 
 Result = TypeVar("Result")
+Parameters = ParamSpec("Parameters")
+SEEN = {
+    bool,
+    str,
+    os.PathLike,
+    types.NoneType,
+}  # types that `checked` looks for: a number's range is its function's to tell
+PLAIN = {int: "a whole number", float: "a number", str: "text", bool: "true or false", types.NoneType: "null"}
 
 
 def option(
@@ -97,6 +106,83 @@ def check_range(field: dataclasses.Field, value: object) -> None:
         raise InputError(f"{field.name} must be at most {most:,}. Received: {value!r}")
 
 
+def fits(value: object, hint: object, python: bool = False) -> bool:
+    """Whether a value is of a type; a whole number is a number, True is not.
+
+    Args:
+        python: whether it may also be what files cannot hold: a number of numpy, an iterable or one text for a list of
+            texts, an object of a class.
+
+    >>> fits(3, float), fits(True, int), fits("False", bool), fits("a", Sequence[str]), fits("a", Sequence[str], python=True)
+    (True, False, False, False, True)
+    """
+    if hint is Any:
+        return True
+    if isinstance(hint, types.UnionType):
+        return any(fits(value, each, python) for each in typing.get_args(hint))
+    kind = typing.get_origin(hint) or hint
+    if kind in PLAIN:
+        return _plain(value, kind, python)
+    if kind is os.PathLike:
+        return isinstance(value, str) or (python and hasattr(value, "__fspath__"))
+    if kind is tuple or (isinstance(kind, type) and issubclass(kind, Sequence)):
+        return _several(value, hint, python)
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        return isinstance(value, Mapping if python else dict)
+    return python and (not isinstance(kind, type) or getattr(kind, "_is_protocol", False) or isinstance(value, kind))
+
+
+def _plain(value: object, kind: object, python: bool) -> bool:
+    if kind is float:
+        return isinstance(value, numbers.Real if python else int | float) and not isinstance(value, bool)
+    if kind is int and python:
+        return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return type(value) is kind or (python and isinstance(value, str) and kind is str)
+
+
+def _several(value: object, hint: object, python: bool) -> bool:
+    inner = [each for each in typing.get_args(hint) if each is not Ellipsis] or [Any]
+    if python and (isinstance(value, str) or hasattr(value, "__fspath__")):
+        return any(fits(value, each, python) for each in inner)
+    if python and not isinstance(value, list | tuple):
+        return isinstance(value, Iterable) and not isinstance(value, bytes | Mapping)
+    return isinstance(value, list | tuple if python else list) and all(
+        any(fits(item, each, python) for each in inner) for item in cast("list[object]", value)
+    )
+
+
+def in_words(hint: object) -> str:
+    """The types that `fits` takes, as an error names them."""
+    return " or ".join(dict.fromkeys(_words(hint)))
+
+
+def _words(hint: object) -> Iterator[str]:
+    if isinstance(hint, types.UnionType):
+        for each in typing.get_args(hint):
+            yield from _words(each)
+        return
+    kind = typing.get_origin(hint) or hint
+    if kind in PLAIN:
+        yield PLAIN[cast(type, kind)]
+    elif kind is os.PathLike:
+        yield PLAIN[str]
+    elif kind is tuple or (isinstance(kind, type) and issubclass(kind, Sequence)):
+        inner = {PLAIN[each] for each in typing.get_args(hint) if each in PLAIN}
+        yield f"a list of {min(inner).removeprefix('a ')}s" if len(inner) == 1 else "a list"
+    elif isinstance(kind, type) and issubclass(kind, Mapping):
+        yield "a mapping"
+    elif isinstance(kind, type):
+        yield "a function" if kind is Callable else f"a {kind.__name__}"
+
+
+def check_type(name: str, hint: object, value: object) -> None:
+    """Refuse what an option of a function cannot be: the text "False" is true."""
+    if not fits(value, hint, python=True):
+        expected = in_words(hint).replace(PLAIN[bool], "True or False").replace(PLAIN[types.NoneType], "None")
+        expected = expected.replace(PLAIN[str], "a path", 1) if os.PathLike in typing.get_args(hint) else expected
+        raise InputError(f"{name} must be {expected}. Received: {value!r:.60}")
+
+
 def described(fields: Mapping[str, dataclasses.Field]) -> str:
     """The lines of a docstring's `Args:` about some fields."""
     lines = []
@@ -135,29 +221,71 @@ def passing(*sources: Callable[..., object]) -> Callable[[Callable[..., Result]]
     return lambda function: _taking(function, function, *sources)
 
 
+def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """The decorator of a public function: a name that it does not take is told with the nearest, the text "no" is no False.
+
+    Raises:
+        InputError: an unknown argument, or one of another type that is declared as text, a path, True or False.
+    """
+    signature = inspect.signature(function)
+    hints = _hints(signature)
+    some = any(p.kind == p.VAR_KEYWORD for p in signature.parameters.values())
+
+    def call(*positional: Parameters.args, **given: Parameters.kwargs) -> Result:
+        if not some:
+            check_names(function.__name__, given, signature.parameters)
+        for name, value in (*zip(signature.parameters, positional), *given.items()):
+            if name in hints:
+                check_type(name, hints[name], value)
+        return function(*positional, **given)
+
+    return cast("Callable[Parameters, Result]", functools.wraps(function)(call))
+
+
+def _hints(signature: inspect.Signature) -> dict[str, object]:
+    """Name -> type of the arguments that are texts, paths, True or False."""
+    found = {p.name: p.annotation for p in signature.parameters.values()}
+    kinds = {
+        name: {*typing.get_args(hint)} if isinstance(hint, types.UnionType) else {hint} for name, hint in found.items()
+    }
+    return {name: hint for name, hint in found.items() if kinds[name] <= SEEN}
+
+
+def check_names(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse an argument that a function does not take."""
+    for name in given:
+        if name not in known:
+            meant = field_names.option(f"--{name}")[2:].split(" ")[0].replace("-", "_")
+            close = f"Nearest: {meant!r}" if meant in known else near(name, known)
+            raise InputError(f"{function} has no option {name!r}. {close}")
+
+
 def _taking(
     function: Callable[..., object], call: Callable[..., Result], *sources: Callable[..., object]
 ) -> Callable[..., Result]:
     """`call`, named and documented as `function`, with the arguments of `sources` as its own."""
     plain = inspect.signature(function)
     own = [p for p in plain.parameters.values() if p.kind != p.VAR_KEYWORD and p.name != "config"]
+    hints = _hints(plain)
     named = {p.name: p for source in reversed(sources) for p in inspect.signature(source).parameters.values()}
     more = [p.replace(kind=p.KEYWORD_ONLY) for p in named.values() if p.name not in plain.parameters]
     signature = plain.replace(parameters=own + more)
 
-    def checked(*positional: object, **given: object) -> Result:
+    def taken(*positional: object, **given: object) -> Result:
+        check_names(function.__name__, given, signature.parameters)
         for name in given:
-            if name not in signature.parameters:
-                meant = field_names.option(f"--{name}")[2:].split(" ")[0].replace("-", "_")
-                close = f"Nearest: {meant!r}" if meant in signature.parameters else near(name, signature.parameters)
-                raise InputError(f"{function.__name__} has no option {name!r}. {close}")
+            field = whole.options.get(name)
+            if field is not None and field.metadata["least"] is None:  # else `check_range` looks
+                check_type(name, field.type, given[name])
         bound = signature.bind(*positional, **given)
+        for name in bound.arguments.keys() & hints.keys():
+            check_type(name, hints[name], bound.arguments[name])
         for parameter in own:
             if parameter.default is not parameter.empty:
                 bound.arguments.setdefault(parameter.name, parameter.default)
         return call(**bound.arguments)
 
-    whole: Any = functools.wraps(function)(checked)
+    whole: Any = functools.wraps(function)(taken)
     whole.__signature__ = signature
     whole.options = {name: field for source in reversed(sources) for name, field in options(source).items()}
     if function.__doc__:  # not under -OO

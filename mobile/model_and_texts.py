@@ -16,6 +16,7 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.adapted_models import encoder_of, merged
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.own_model import answering
+from kerasbert.tasks.tables import Data
 from kerasbert.tasks.task import Rows, answerable
 from kerasbert.text import knowledge
 from kerasbert.text.base import Tokenizer
@@ -164,7 +165,7 @@ def cases_of(
     model: "keras.Model",
     pair: bool,
     texts: Texts | os.PathLike | None,
-    data: str | os.PathLike | None,
+    data: Data | None,
     length: int,
     count: int = GENERATED,
     run: "str | os.PathLike | keras.Model | None" = None,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from kerasbert.options import option
 from kerasbert.storage.json_view import JsonMap
+from kerasbert.tasks.tables import Data
 
 Texts = Sequence[str] | Sequence[tuple[str, str]]
 Given = Texts | str | os.PathLike  # texts, or a file of them
@@ -63,7 +64,7 @@ class CompressConfig:
         "and the Keras model must have in common, ties within the file's rounding aside; the static schemes are static_int8 and "
         "full_int8. Where it is given fidelity need not be more; 0 writes the file whatever it is worth",
     )
-    data: str | os.PathLike | None = option(
+    data: Data | None = option(
         None,
         "rows of the task to judge the file by (default: RUN's dev rows)",
         metavar="PATH",

@@ -3,10 +3,12 @@
 import os
 from pathlib import Path
 
+from kerasbert.options import checked
 from kerasbert.registry import FORMATS
 from kerasbert.storage import files
 
 
+@checked
 def export_checkpoint(
     run: str | os.PathLike, path: str | os.PathLike, target: str = "hf", *, overwrite: bool = False
 ) -> None:

@@ -40,6 +40,9 @@ class VocabularyConfig:
     out: str | os.PathLike | None = option(None, "a directory to save it in, or None to leave it in memory", flag=False)
     overwrite: bool = option(False, "replace what `out` holds")
 
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordsConfig:

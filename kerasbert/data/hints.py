@@ -1,12 +1,15 @@
 """What is said of a table without the column that is wanted: what it looks like, and what to do."""
 
+import contextlib
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from kerasbert.data.dialects import DELIMITERS
-from kerasbert.errors import nearest
+from kerasbert.data.dialects import DELIMITERS, like_a_row
+from kerasbert.errors import InputError, nearest
 
 RETURNS = "its lines end in carriage returns alone: pass --delimiter tab"
+LOOKED = 50  # rows below a first line that names no column that is wanted
 OPTIONS = "Name the right one (--text-column, --text-b-column, --label-column)"
 ARGUMENTS = "Name what it is called: text_column, text_b_column, label_column"  # of a caller in Python
 
@@ -22,6 +25,23 @@ def headless(path: str | os.PathLike, columns: Sequence[str], first: Sequence[st
         f"columns, such as --columns {names}"
     )
     return f"{path} has {_no([each for each in columns if each not in first])}: {told}"
+
+
+def no_header(
+    path: str | os.PathLike, columns: Sequence[str], names: Sequence[str], rows: Iterable[tuple[int, list[str]]]
+) -> str | None:
+    """Of a table without these columns, whose first line may be a row, or a title above the names; None where it is neither.
+
+    Args:
+        names: the cells of the first line. rows: (line, cells) of those below.
+    """
+    below: list[tuple[int, list[str]]] = []
+    with contextlib.suppress(InputError):  # what is wrong further down
+        below.extend(itertools.islice(rows, LOOKED))
+    if line := next((line for line, cells in below if set(columns) <= set(cells)), 0):
+        return f"{path}: line {line} names the columns, expected them in line 1: drop what stands above it"
+    again = any(cell and any(cells[i : i + 1] == [cell] for _, cells in below) for i, cell in enumerate(names))
+    return headless(path, columns, names) if again or like_a_row(names) else None
 
 
 def _no(absent: Sequence[str]) -> str:

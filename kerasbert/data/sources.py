@@ -255,13 +255,17 @@ def table_rows(
     if twice is not None:
         raise InputError(f"{path}: two columns are named {twice!r}, expected each name once: {', '.join(names)}")
     if not set(columns) <= set(names):
-        if given is None and dialects.like_a_row(names):
-            raise InputError(hints.headless(path, columns, names))
-        raise InputError(hints.no_column(f"{path} has", columns, names, kind))
+        told = None if given is not None else hints.no_header(path, columns, names, fields)
+        raise InputError(told or hints.no_column(f"{path} has", columns, names, kind))
     names = _all_named(names)
     for line, values in fields:
-        if given is not None and values == names:
-            raise InputError(f"{path}, line {line} is a header, and columns are named: leave out --columns")
+        if values == names and (given is not None or len(names) > 1):
+            what = (
+                "repeats the header: drop it"
+                if given is None
+                else "is a header, and columns are named: leave out --columns"
+            )
+            raise InputError(f"{path}, line {line} {what}")
         if len(values) != len(names):
             hint = " (tsv is split at tabs, without quoting)" if kind == "tsv" else ""
             expected = f"expected {len(names)} ({', '.join(names)})"

@@ -13,6 +13,7 @@ from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
 from kerasbert.export import beside, card_requests, graphs, model_card, rounded, signatures
 from kerasbert.export.server import folders
+from kerasbert.options import checked
 from kerasbert.storage import files
 from kerasbert.tasks import early_checks, predict
 from kerasbert.tasks.adapted_models import in_bfloat16, merged
@@ -40,6 +41,7 @@ PROBES = (
 )
 
 
+@checked
 def export(
     model: "str | os.PathLike | keras.Model | Ensemble",
     out: str | os.PathLike,

@@ -13,6 +13,7 @@ from kerasbert import registry
 from kerasbert.answers.base import Answered, Parts
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
+from kerasbert.options import checked
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
@@ -85,6 +86,7 @@ class Explanation:
     truncated: bool = False
 
 
+@checked
 def explain(
     model: "str | os.PathLike | keras.Model | Ensemble",
     texts: Sequence[object],

@@ -19,8 +19,23 @@ from kerasbert.tasks.tables import Source, where
 if TYPE_CHECKING:
     from kerasbert.tasks.base import Task
 
-# how pandas, Python and databases write a value that is not there
-MISSING = ("", "nan", "NaN", "None", "null", "NULL", "<NA>", "NaT")
+# how pandas, Python, databases and Excel write a value that is not there
+MISSING = (
+    "",
+    "nan",
+    "NaN",
+    "None",
+    "null",
+    "NULL",
+    "<NA>",
+    "NaT",
+    "#N/A",
+    "#REF!",
+    "#NAME?",
+    "#VALUE!",
+    "#DIV/0!",
+    "#NUM!",
+)
 MOST = 10_000
 YES, NO = ("1", "1.0", "true"), ("0", "0.0", "false")  # of a column of 0 and 1; pandas writes 1.0 beside NaN
 MARKS = ("-", "-1")  # of a row without a label: SNLI's, Hugging Face's

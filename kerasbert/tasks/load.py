@@ -15,6 +15,7 @@ from kerasbert.checkpoints import adapters, source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.layers.encoder import Encoder
+from kerasbert.options import checked
 from kerasbert.registry import Family
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json
@@ -42,6 +43,7 @@ def build(name: str, **changes: object) -> "SpecModel":
     return built(family, specs.derive(spec, changes), name)
 
 
+@checked
 def save(
     model: keras.Model,
     directory: str | os.PathLike,
@@ -129,6 +131,7 @@ def check_left_out(path: Path, kind: TaskKind) -> None:
             )
 
 
+@checked
 def load(
     directory: str | os.PathLike,
     task: str | None = None,

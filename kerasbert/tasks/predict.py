@@ -18,6 +18,7 @@ from kerasbert.errors import InputError
 from kerasbert.inputs import Input, Row, Tensor
 from kerasbert.layers.encoder import SpecModel
 from kerasbert.layers.readout import queries_of, readout, width
+from kerasbert.options import checked
 from kerasbert.progress import counted
 from kerasbert.tasks import early_checks
 from kerasbert.tasks.adapted_models import encoder_of
@@ -82,10 +83,9 @@ def longest(model: keras.Model, length: int | None = None) -> int:
     most, trained = positions(model), getattr(getattr(model, "task", None), "length", None)
     if length is None:
         return min(trained or most or UNBOUNDED, most or trained or UNBOUNDED)
-    whole = isinstance(length, int | np.integer) and not isinstance(length, bool)
-    if not whole or length < 3 or (most and length > most):
+    if not isinstance(length, int | np.integer) or isinstance(length, bool) or length < 3 or (most and length > most):
         wanted = f"between 3 and {most}, the model's positions" if most else "at least 3"
-        raise InputError(f"length must be {wanted}. Received: {length}")
+        raise InputError(f"length must be {wanted}. Received: {length!r}")
     return length
 
 
@@ -232,6 +232,7 @@ def outputs_of(model: keras.Model | Ensemble, encoded: Encoded, longest: int, ba
     return run(function, asked, longest, batch, kind.per_token)
 
 
+@checked
 def predict(
     model: Models,
     texts: Texts,
@@ -305,6 +306,7 @@ def _one_row(model: keras.Model, encoded: Encoded, longest: int, row: Row) -> np
     return kind_of(model).answers.probabilities(outputs_of(model, one, longest)[0])
 
 
+@checked
 def encode(
     model: str | os.PathLike | keras.Model,
     texts: Texts,

@@ -18,6 +18,7 @@ import numpy as np
 from kerasbert import text
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
+from kerasbert.options import checked
 from kerasbert.tasks import predict
 from kerasbert.tasks.adapted_models import encoder_of
 from kerasbert.tasks.graph_values import run
@@ -34,6 +35,7 @@ STATE = ("prompts", "default_prompt_name", "max_seq_length", "truncate_dim", "si
 """What a user may set of a SentenceTransformer."""
 
 
+@checked
 def sentence_transformer(
     model: "str | os.PathLike | keras.Model | Ensemble", *, pooling: str | None = None, length: int | None = None
 ) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from kerasbert.answers.vector import cosines
 from kerasbert.blanks import absent, blank
 from kerasbert.errors import InputError
+from kerasbert.options import checked
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
@@ -41,6 +42,7 @@ class Hit:
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
+@checked
 def similarity(
     model: "str | os.PathLike | keras.Model | Ensemble",
     texts: Sequence[str],
@@ -80,6 +82,7 @@ def _texts(given: object, what: str) -> list[str]:
     return texts
 
 
+@checked
 def search(
     model: "str | os.PathLike | keras.Model | Ensemble",
     texts: Sequence[str],

@@ -16,6 +16,7 @@ from kerasbert.checkpoints.directory import Weights, save_model
 from kerasbert.checkpoints.static_embeddings import FAMILY, LENGTH, TABLE
 from kerasbert.errors import InputError
 from kerasbert.layers.readout import readout
+from kerasbert.options import checked
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded
@@ -35,6 +36,7 @@ UNUSED = re.compile(r"\[unused\d+\]")  # pieces that no text has
 KINDS = ("wordpiece", "bpe", "word_bpe", "metaspace_bpe", "unigram")
 
 
+@checked
 def static_embedding(
     model: "str | os.PathLike | keras.Model",
     out: str | os.PathLike,

@@ -92,7 +92,9 @@ def split_files(data: "Data", test: bool = False, task: Task | None = None) -> d
         found = {"train": tables.in_memory(data)}
     elif isinstance(data, list | tuple):
         if len(data) not in (1, 2):
-            raise InputError(f"data has {len(data)} files, expected train and dev")
+            raise InputError(
+                f"data has {len(data)} files, expected train and dev" if data else "data is empty, expected rows"
+            )
         found = dict(zip(("train", "dev"), map(_source, data)))
     else:
         raise InputError(f"data is a {type(data).__name__}, expected a file, a folder or rows in memory")

@@ -9,6 +9,7 @@ from kerasbert.answers.tokens import BLANKS, POSITIONS, SPELLINGS, Filling, Fill
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
+from kerasbert.options import checked
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import labels
 from kerasbert.tasks.base import TaskKind
@@ -156,6 +157,7 @@ def _around(ids: Tensor, tokenizer: "GraphTokenizer", budget: int) -> dict[str, 
     return {**packed, POSITIONS.name: positions, "owners": tf.cast(owners, tf.int32)}
 
 
+@checked
 def fill_mask(
     model: "keras.Model",
     texts: Sequence[str],

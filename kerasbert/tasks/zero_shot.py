@@ -11,6 +11,7 @@ import numpy as np
 from kerasbert.answers import Classification
 from kerasbert.answers.base import softmax
 from kerasbert.errors import InputError
+from kerasbert.options import checked
 from kerasbert.tasks import predict
 from kerasbert.tasks.entailment import columns
 from kerasbert.tasks.given import listed
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 TEMPLATE = "This example is {}."
 
 
+@checked
 def zero_shot(
     model: "str | os.PathLike | keras.Model | Ensemble",
     texts: Sequence[str],

@@ -17,6 +17,7 @@ from kerasbert.inputs import Tensor, listed
 from kerasbert.options import check_ranges, option, options
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.table import shipped
+from kerasbert.text.knowledge import KnowledgeGraph
 from kerasbert.training.adversarial import Way, way
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.weight_rules import check_patterns
@@ -271,7 +272,7 @@ class FinetuneConfig(LabelledConfig):
     )
     skip_unlabelled: bool = option(False, "leave out rows without a label, and count them")
     language: str | None = option(None, "of the texts, for a model that reads it (XLM)", metavar="NAME")
-    graph: str | os.PathLike | None = option(
+    graph: str | os.PathLike | KnowledgeGraph | None = option(
         None,
         "triples for K-BERT, subject, predicate, object with tabs between: of a BERT or K-BERT as RUN; it travels with the model",
         metavar="FILE",

@@ -167,7 +167,8 @@ def check_options(
     check_places(config)
     check_changes(changes)
     if config.graph is not None:
-        check_files([config.graph])
+        if isinstance(config.graph, str | os.PathLike):
+            check_files([config.graph])
         graph_of(config.graph)
     if config.cache is not None and not is_remote(config.cache):
         places.check_within(config.cache)

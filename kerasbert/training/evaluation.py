@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import keras
 
+from kerasbert.options import checked
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import early_checks, predict
 from kerasbert.tasks.graph_values import BATCH
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from kerasbert.tasks.tables import Data
 
 
+@checked
 def evaluate(
     model: "Models",
     data: "Data",

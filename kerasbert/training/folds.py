@@ -10,6 +10,7 @@ from kerasbert.checkpoints.json_files import read_json
 from kerasbert.data.dialects import default_reading
 from kerasbert.errors import InputError
 from kerasbert.lazy import later
+from kerasbert.options import checked
 from kerasbert.storage import files, places
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.tables import Memory
@@ -33,6 +34,7 @@ def _parts(rows: Rows, held: "np.ndarray", number: int) -> dict[str, Memory]:
     return {"train": in_memory(others, "the other folds"), "dev": in_memory(rows.take(held), f"fold {number}")}
 
 
+@checked
 def cross_validate(
     model: "str | os.PathLike | keras.Model",
     task: str | Task,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError, NonFinite, near
 from kerasbert.lazy import later
-from kerasbert.options import options, types_of
+from kerasbert.options import checked, options, types_of
 from kerasbert.storage import files, places
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks.task import Task
@@ -35,6 +35,7 @@ FUNCTIONS = {
 OWN = ("out", "overwrite", "quiet", "strategy", "peak", "seed")  # of the whole search; the seeds are `seeds`
 
 
+@checked
 def grid(
     model: "str | os.PathLike | keras.Model",
     task: str | Task,

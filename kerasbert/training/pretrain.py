@@ -14,7 +14,7 @@ from kerasbert.checkpoints import source as sources
 from kerasbert.data.records import Records
 from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
-from kerasbert.options import configured
+from kerasbert.options import check_type, configured
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.task import find_task
 from kerasbert.text.base import Tokenizer
@@ -163,6 +163,7 @@ def _phases(config: PretrainConfig, data: str | os.PathLike) -> tuple[Phase, ...
         raise InputError(
             f"batch {batch} is not a multiple of {accumulate} micro-batches: change --batch or --accumulate"
         )
+    check_type("data", str | os.PathLike, data)
     rows = [phase.to_json() if isinstance(phase, Phase) else phase for phase in config.phases or [{}]]
     phases = make_phases(rows, data=os.fspath(data), batch=batch, accumulate=accumulate)
     check_phases(phases, config.updates)

@@ -17,8 +17,6 @@ import dataclasses
 import inspect
 import os
 import re
-import types
-import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -26,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from kerasbert import spec as specs
 from kerasbert.errors import InputError, near
 from kerasbert.family import Family
-from kerasbert.options import options
+from kerasbert.options import fits, in_words, options
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.pretrain_config import PretrainConfig
@@ -305,8 +303,8 @@ class Reader:
                 found[name] = self.loader.construct_object(child, deep=True)
             except (ValueError, self.broken) as error:
                 raise self.error(child, f"{prefix}{name}: {getattr(error, 'problem', error)}") from error
-            if not _fits(found[name], known[name]):
-                expected = " or ".join(dict.fromkeys(_words(known[name])))
+            if not fits(found[name], known[name]):
+                expected = in_words(known[name])
                 raise self.error(child, f"{prefix}{name} must be {expected}. Received: {found[name]!r}")
         return found
 
@@ -331,42 +329,3 @@ class _At:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, InputError | TypeError):
             raise self.reader.error(self.node, f"{self.field}: {error}") from error
-
-
-PLAIN = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
-
-
-def _fits(value: object, hint: object) -> bool:
-    """Whether a plain value is of a type; a whole number is a number, True is not."""
-    if hint is Any:
-        return True
-    if isinstance(hint, types.UnionType):
-        return any(_fits(value, option) for option in typing.get_args(hint))
-    kind = typing.get_origin(hint) or hint
-    if kind is float:
-        return type(value) in (int, float)
-    if kind in PLAIN:
-        return type(value) is kind
-    if kind is os.PathLike:
-        return isinstance(value, str)
-    if kind is tuple or (isinstance(kind, type) and issubclass(kind, Sequence)):
-        inner = [option for option in typing.get_args(hint) if option is not Ellipsis] or [Any]
-        return isinstance(value, list) and all(any(_fits(item, option) for option in inner) for item in value)
-    return isinstance(kind, type) and issubclass(kind, Mapping) and isinstance(value, dict)
-
-
-def _words(hint: object) -> Iterator[str]:
-    """What `_fits` takes, in words."""
-    if isinstance(hint, types.UnionType):
-        for option in typing.get_args(hint):
-            yield from _words(option)
-        return
-    kind = typing.get_origin(hint) or hint
-    if kind in PLAIN:
-        yield PLAIN[kind]
-    elif kind is os.PathLike:
-        yield PLAIN[str]
-    elif kind is tuple or (isinstance(kind, type) and issubclass(kind, Sequence)):
-        yield "a list"
-    elif isinstance(kind, type) and issubclass(kind, Mapping):
-        yield "a mapping"

@@ -234,3 +234,28 @@ def test_a_mark_of_utf_8_before_bytes_that_are_none(tmp_path):
         InputError, match=r"line 2: byte 0xe9 is not UTF-8. Its byte order mark says UTF-8.*save it in one"
     ):
         list(sources.table_rows(path, "csv", ["text"], encoding="cp1252"))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("a film,neg\nanother,pos\nb,neg\n", "its first line looks like a row .*'a film', 'neg'.*--columns text,label"),
+        (
+            "# by me\ntext,label\na,pos\n",
+            "line 2 names the columns, expected them in line 1: drop what stands above it",
+        ),
+        ("Report 2026,\n,\ntext,label\na,pos\n", "line 3 names the columns, expected them in line 1"),
+        ("review,stars\na,pos\nb,neg\n", "It has: review, stars. Name the right one"),
+        ("text,label\na,pos\ntext,label\nb,neg\n", "line 3 repeats the header: drop it"),
+    ],
+)
+def test_a_header_in_another_place_is_told(tmp_path, content, told):
+    """Files joined by cat gave a class 'label' with one row; a title above the names was taken for a wrong name."""
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(InputError, match=told):
+        sources.numbered_table(tmp_path / "a.csv", columns=["text", "label"])
+
+
+def test_one_column_may_hold_its_own_name(tmp_path):
+    (tmp_path / "a.csv").write_text("text\na\ntext\n")
+    assert [row["text"] for _, row in sources.numbered_table(tmp_path / "a.csv", columns=["text"])] == ["a", "text"]

@@ -21,6 +21,7 @@ def table(path, labels, header="text,label"):
     ("labels", "text"),
     [
         (["pos", "", "neg", " "], r"a.csv, line 3: the label \(column 'label'\) is empty, as in 2 of 4 rows"),
+        (["pos", "neg", "#N/A"], r"a.csv, line 4: the label \(column 'label'\) is '#N/A', as in 1 of 3 rows"),
         (["pos", "neg", "nan", "nan"], r"a.csv, line 4: the label \(column 'label'\) is 'nan', as in 2 of 4 rows"),
         (["None", "neg", "pos"], r"line 2: the label \(column 'label'\) is 'None'"),
         (

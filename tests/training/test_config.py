@@ -3,8 +3,13 @@
 import dataclasses
 import inspect
 import json
+import os
 import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 
+import numpy as np
 import pytest
 
 import kerasbert as kb
@@ -12,7 +17,7 @@ from kerasbert import cli
 from kerasbert.cli.options import add_options, given
 from kerasbert.cli.parser import Parser
 from kerasbert.errors import InputError
-from kerasbert.options import option, options
+from kerasbert.options import fits, option, options
 from kerasbert.training.config import FinetuneConfig, TrainConfig
 from kerasbert.training.pretrain_config import PretrainConfig
 from tests.support import ROOT, python
@@ -107,11 +112,74 @@ def test_the_functions_show_their_options():
             {"out": "x", "steps": 3, "precision": "half"},
             "no precision 'half'. Expected one of: float32, mixed_bfloat16",
         ),
+        ({"out": "x", "steps": 3, "overwrite": "False"}, "overwrite must be True or False. Received: 'False'"),
+        ({"out": 3, "steps": 3}, "out must be a path. Received: 3"),
+        ({"out": "x", "steps": 3, "changes": "dropout=0"}, "changes must be a mapping or None. Received: 'dropout=0'"),
+        ({"out": "x", "steps": 3, "schedule": 3}, "schedule must be text. Received: 3"),
+        (
+            {"out": "x", "steps": 3, "profile": (1.5, 2)},
+            r"profile must be a list of whole numbers or None. Received: \(1.5, 2\)",
+        ),
     ],
 )
 def test_mistakes_are_one_line(arguments, message):
     with pytest.raises(InputError, match=message):
         kb.pretrain("bert/tiny", "records", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "right"),
+    [
+        (np.int64(3), int, True),
+        (np.float32(3), float, True),
+        (True, float, False),
+        (np.str_("a"), str, True),
+        (Path("a"), str | os.PathLike, True),
+        (b"a", str | os.PathLike, False),
+        ("a", Sequence[str], True),
+        (Path("a"), Sequence[str | os.PathLike], True),
+        ("3", Sequence[int], False),
+        (np.arange(3), Sequence[int], True),
+        ([3.0], Sequence[int], False),
+        ({}, Sequence[str], False),
+        (3, Sequence[int], False),
+        (len, str | Callable[[int], int] | None, True),
+        (object(), str | Callable[[int], int] | None, False),
+        (3, str | FinetuneConfig, False),
+        (MappingProxyType({}), Mapping[str, int], True),
+    ],
+)
+def test_what_python_hands_over_is_of_the_type_that_is_declared(value, hint, right):
+    """overwrite="False" replaced a run, few_shot="no" trained otherwise."""
+    assert fits(value, hint, python=True) == right
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: kb.predict("run", ["a"], bach=3), "predict has no option 'bach'. Nearest: 'batch'"),
+        (lambda: kb.encode("run", ["a"], max_length=3), "encode has no option 'max_length'. Nearest: 'length'"),
+        (lambda: kb.export("run", "x", overwrite="no"), "overwrite must be True or False. Received: 'no'"),
+        (lambda: kb.load(None), "directory must be a path. Received: None"),
+        (lambda: kb.evaluate("run", [], split=3), "split must be text or None. Received: 3"),
+        (lambda: kb.mobile.compress("run", out=None), "out must be a path. Received: None"),
+        (lambda: kb.pretrain("bert/tiny", ["records"], out="x", steps=3), "data must be a path. Received: .'records'."),
+        (lambda: kb.train_tokenizer("a.txt", size="100"), "size must be a whole number of at least 1. Received: '100'"),
+        (
+            lambda: kb.finetune("run", "sts", "rows", out="x", dims=[6.5]),
+            "dims must be a list of whole numbers or None",
+        ),
+    ],
+)
+def test_what_functions_do_not_take_is_refused_before_anything_is_read(call, told):
+    with pytest.raises(InputError, match=f"^{told}"):
+        call()
+
+
+def test_an_attribute_that_is_not_there_is_told_with_the_nearest():
+    with pytest.raises(AttributeError, match="has no attribute 'fine_tune'. Nearest: 'finetune'"):
+        kb.fine_tune  # noqa: B018 (it raises)
+    assert not hasattr(kb, "__wrapped__")
 
 
 def test_what_is_missing_is_said_as_python_says_it():

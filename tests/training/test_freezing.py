@@ -97,7 +97,9 @@ def test_recipes_say_it_too(tmp_path):
     path.write_text(text)
     assert read_recipe(path).finetune == {"task": "t", "freeze": ["encoder"], "unfreeze": 2}
     path.write_text(text.replace("[encoder]", "[3]"))
-    with pytest.raises(InputError, match=r"recipe.yaml:5: finetune.freeze must be a list or null. Received: \[3\]"):
+    with pytest.raises(
+        InputError, match=r"recipe.yaml:5: finetune.freeze must be a list of texts or null. Received: \[3\]"
+    ):
         read_recipe(path)
 
 

@@ -110,7 +110,10 @@ def test_a_recipe_is_the_arguments_of_the_functions(recipe):
         ),
         ("steps: 10\nwarmup: 11", "r.yaml:2: warmup: 11 is more than the 10 steps"),
         ("prepare:\n  out: x", "r.yaml:2: prepare has no lengths"),
-        ("prepare: {out: x, lengths: [1, a]}", r"r.yaml:1: prepare.lengths must be a list. Received: \[1, 'a'\]"),
+        (
+            "prepare: {out: x, lengths: [1, a]}",
+            r"r.yaml:1: prepare.lengths must be a list of whole numbers. Received: \[1, 'a'\]",
+        ),
         ("finetune:\n  epoch: 3", "r.yaml:2: no field 'finetune.epoch'. Nearest: 'finetune.epochs'"),
         ("export: 3", "r.yaml:1: export must be a mapping. Received: 3"),
         ("\n\ndata: ${NOTHING}/x", "r.yaml:3: the environment has no NOTHING: export NOTHING=..."),
