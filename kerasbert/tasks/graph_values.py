@@ -3,7 +3,7 @@
 import collections
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -19,7 +19,7 @@ MOST = 4  # batches at once
 TOKENS = 2**14  # of batches at once, padding included: one of more is alone, and takes the memory that it took
 GIVEN = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
-Values = Iterator[tuple[np.ndarray, np.ndarray]]  # indices of rows, and what a graph gives for them
+Values = Generator[tuple[np.ndarray, np.ndarray], None, None]  # indices of rows, and what a graph gives for them
 
 
 def run(function: Callable, encoded: Encoded, longest: int, batch: int = BATCH, per_token: bool = False) -> Tensor:
@@ -32,7 +32,7 @@ def run(function: Callable, encoded: Encoded, longest: int, batch: int = BATCH, 
     Raises:
         InputError: a value is not finite.
     """
-    results = None
+    results: Tensor = None
     with contextlib.closing(_values(function, encoded, longest, batch)) as found:
         for indices, values in _counted(encoded, found):
             if not np.isfinite(values).all():
