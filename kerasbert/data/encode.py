@@ -14,7 +14,6 @@ import numpy as np
 from kerasbert.data import joins, spool
 from kerasbert.data.packing import Fit
 from kerasbert.data.sentences import split_sentences
-from kerasbert.inputs import Tensor
 from kerasbert.registry import TOKENIZERS
 from kerasbert.text.base import Tokenizer
 
@@ -143,15 +142,28 @@ def _faster(plain: Tokenize, begin: Callable[[], Tokenize], size: float) -> Toke
     chosen: list[Tokenize] = []
 
     def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        if not chosen:
-            some = [line[:SAMPLE] for line in lines[: 1 + np.cumsum([*map(len, lines)]).searchsorted(SAMPLE)]]
-            start = time.thread_time()
-            plain(some)
-            each = (time.thread_time() - start) / max(1, sum(map(len, some)))
-            chosen.append(plain if each * size < STARTED else begin())
-        return chosen[0](lines)
+        if chosen:
+            return chosen[0](lines)
+        if not lines:
+            return plain(lines)
+        count = int(np.cumsum([*map(len, lines)]).searchsorted(SAMPLE))
+        some = lines[:count] or [lines[0][:SAMPLE]]
+        start = time.thread_time()
+        first = plain(some)
+        each = (time.thread_time() - start) / max(1, sum(map(len, some)))
+        chosen.append(plain if each * size < STARTED else begin())
+        rest = chosen[0](lines[count:]) if count < len(lines) else None
+        return first if rest is None else _joined(first, rest) if count else rest
 
     return tokenize
+
+
+def _joined(
+    *parts: tuple[np.ndarray, np.ndarray, np.ndarray | None],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """What was made of lines one after the other."""
+    ids, counts, starts = ([part for part in column if part is not None] for column in zip(*parts))
+    return np.concatenate(ids), np.concatenate(counts), np.concatenate(starts) if starts else None
 
 
 def _one_by_one(tokenizer: Tokenizer, offsets: bool) -> Tokenize:
@@ -170,24 +182,12 @@ def _one_by_one(tokenizer: Tokenizer, offsets: bool) -> Tokenize:
 
 def _in_graph(tokenizer: Tokenizer, offsets: bool) -> Tokenize:
     """As `_one_by_one`, with tensorflow-text."""
-    import tensorflow as tf
+    from kerasbert.text.graph import of_lists
 
-    from kerasbert.text.graph import graph_tokenizer
-
-    graph = graph_tokenizer(tokenizer)
-
-    def both(lines: Tensor) -> tuple[Tensor, Tensor]:
-        if not offsets:
-            return graph.encode(lines), ()
-        ids, starts, _ = graph.tokenize(lines)
-        return ids, starts.flat_values
-
-    run = tf.function(both, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    run = of_lists(tokenizer, offsets)
 
     def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        ragged, starts = run(tf.constant(lines, tf.string))
-        # a copy: marks are set in it
-        ids = np.array(ragged.flat_values.numpy()) if offsets else ragged.flat_values.numpy()
-        return ids, np.diff(ragged.row_splits.numpy()), starts.numpy() if offsets else None
+        ids, counts, *places = run(lines)
+        return (ids.copy(), counts, places[0]) if offsets else (ids, counts, None)  # marks are set in it
 
     return tokenize

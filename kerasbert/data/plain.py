@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kerasbert.data.dialects import say
-from kerasbert.data.reading import line_lists, text_chunks
+from kerasbert.data.reading import lines_of, text_chunks
 from kerasbert.errors import InputError
 
 PREFIX = "__label__"  # of fastText
@@ -66,24 +66,32 @@ def is_fasttext(head: Sequence[str]) -> bool:
 
 def head_of(path: str | os.PathLike, encoding: str | None = None) -> list[str]:
     """The first lines of a file, without one that is cut."""
-    head = next(text_chunks(path, encoding), "")
-    lines = head.split("\n", HEAD)
+    return _head(next(text_chunks(path, encoding), ""))
+
+
+def _head(chunk: str) -> list[str]:
+    lines = chunk.split("\n", HEAD)
     return [line.removesuffix("\r") for line in (lines[:-1] if len(lines) > 1 and lines[-1] else lines)]
 
 
 def texts_in(path: str | os.PathLike, encoding: str | None = None) -> Iterator[list[str]]:
     """The lines of a file of plain text as `reading.line_lists` gives them, those of fastText without their labels.
 
+    The file is opened once.
+
     Raises:
         InputError: lines that are no text; and as `text_chunks`.
     """
-    head = head_of(path, encoding)
+    chunks = text_chunks(path, encoding)
+    first = next(chunks, "")
+    head = _head(first)
     _refuse(path, head)
+    found = lines_of(itertools.chain([first], chunks), path)
     if not is_fasttext(head):
-        yield from line_lists(path, encoding)
+        yield from found
         return
     say(f"{path} is a file of fastText: its labels ({PREFIX}...) are no part of the texts")
-    for lines in line_lists(path, encoding):
+    for lines in found:
         yield [without_labels(line) if PREFIX in line else line for line in lines]
 
 

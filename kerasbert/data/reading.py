@@ -299,9 +299,14 @@ def line_lists(path: str | os.PathLike, encoding: str | None = None) -> Iterator
     Raises:
         InputError: see `text_chunks`; or a line of more than LONGEST characters.
     """
+    yield from lines_of(text_chunks(path, encoding), path)
+
+
+def lines_of(chunks: Iterable[str], path: str | os.PathLike) -> Iterator[list[str]]:
+    """`line_lists` of a file's `text_chunks`."""
     waiting: list[str] = []
     length = 0
-    for text in text_chunks(path, encoding):
+    for text in chunks:
         lines = text.split("\n")
         if len(lines) > 1:
             waiting.append(lines[0])

@@ -12,6 +12,7 @@ from kerasbert.answers.base import Kind, Parts, TextOrParts
 from kerasbert.errors import InputError, of_text
 from kerasbert.inputs import NO_TREE, TEXT, Input, Row
 from kerasbert.progress import counted
+from kerasbert.tasks import ahead
 from kerasbert.tasks.base import Task, TaskKind, find
 from kerasbert.tasks.rows import Targets
 from kerasbert.tasks.token_cache import TokenCache
@@ -149,23 +150,26 @@ def encode_texts(
     answers = (kind or find("vector")).answers
     parts = [text if isinstance(text, tuple) else (text,) for text in texts]
 
-    def pack(tokenizer: Tokenizer) -> list[list[Row]]:
-        told = counted(parts, len(parts), "texts are tokenized", what)
-        return [_rows(answers, tokenizer, each, longest, number) for number, each in enumerate(told)]
+    def make(tokenizer: Tokenizer, number: int) -> list[Row]:
+        with of_text(number):  # a mistake in a text bears its number
+            return answers.rows(tokenizer, parts[number], longest)
 
-    if cache is None:
-        rows = pack(tokenizer)
-    else:
-        rows = cache.rows(pack, tokenizer, [answers.name, sorted(answers.options.items()), longest, *parts])
+    with ahead.tokenizing(tokenizer, parts, make) as (known, to):
+
+        def pack(tokenizer: Tokenizer) -> list[list[Row]]:
+            rows = []
+            for number in counted(range(len(parts)), len(parts), "texts are tokenized", what):
+                to(number)
+                rows.append(make(tokenizer, number))
+            return rows
+
+        if cache is None:
+            rows = pack(known)
+        else:
+            rows = cache.rows(pack, known, [answers.name, sorted(answers.options.items()), longest, *parts])
     owners = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
     flat = [row for each in rows for row in each]
     return Encoded(flat, owners, tokenizer.pad_id, declared, dict(settings or {}), parts, answers)
-
-
-def _rows(answers: Kind, tokenizer: Tokenizer, parts: Parts, longest: int, number: int) -> list[Row]:
-    """The rows of a text; a mistake in it bears its number."""
-    with of_text(number):
-        return answers.rows(tokenizer, parts, longest)
 
 
 def epoch_order(encoded: Encoded, batch: int, seed: int, epoch: int, together: bool = False) -> list[np.ndarray]:

@@ -3,8 +3,9 @@
 A SavedModel holds the tables and loads with `import tensorflow_text` alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from kerasbert.errors import unknown
@@ -245,6 +246,28 @@ def graph_tokenizer(tokenizer: Tokenizer) -> GraphTokenizer:
     if tokenizer.kind not in graphs:
         raise unknown("graph tokenizer", tokenizer.kind, graphs, "kerasbert list tokenizers")
     return graphs[tokenizer.kind](tokenizer)
+
+
+def of_lists(tokenizer: Tokenizer, offsets: bool = False) -> Callable[[list[str]], tuple[np.ndarray, ...]]:
+    """Texts -> the ids of all [T] int32 and how many each has [n] int64; with offsets also where they begin and end, [T] int32.
+
+    The texts are what UTF-8 can hold (`base.to_text`).
+    """
+    graph = graph_tokenizer(tokenizer)
+
+    def both(texts: Tensor) -> tuple[Tensor, ...]:
+        if not offsets:
+            return (graph.encode(texts),)
+        ids, starts, ends = graph.tokenize(texts)
+        return ids, starts.flat_values, ends.flat_values
+
+    run = tf.function(both, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+
+    def tokenize(texts: list[str]) -> tuple[np.ndarray, ...]:
+        ragged, *places = run(tf.constant(texts, tf.string))
+        return ragged.flat_values.numpy(), np.diff(ragged.row_splits.numpy()), *(each.numpy() for each in places)
+
+    return tokenize
 
 
 def characters_before(strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from kerasbert.data import plain, read_documents, texts
+from kerasbert.data import plain, read_documents, reading, texts
 from kerasbert.errors import InputError
 from kerasbert.retrieval.documents import Folder
 from kerasbert.tasks.task import find_task, read_rows
@@ -79,3 +79,16 @@ def test_tags_are_not_learnt_of_fasttext(tmp_path):
     path.write_text("__label__x a\n__label__y b\n")
     with pytest.raises(InputError, match="is a file of fastText .*--task classification or multi_label"):
         read_rows(find_task("ner"), path)
+
+
+@pytest.mark.parametrize("content", ["a b\r\nc\n", "__label__x a\n", "", "long " * 50_000])
+def test_a_file_is_opened_once(tmp_path, monkeypatch, content):
+    path, opened = tmp_path / "a.txt", []
+    path.write_bytes(content.encode())
+    unpacked = reading.unpacked
+    monkeypatch.setattr(reading, "unpacked", lambda path: opened.append(path) or unpacked(path))
+    found = [line for lines in plain.texts_in(path) for line in lines]
+    assert found == [
+        line.removeprefix("__label__x ") for line in content.split("\n")[: None if content[-1:] == " " else -1]
+    ]
+    assert opened == [path]

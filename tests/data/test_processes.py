@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kerasbert.data import encode, processes, write_records
@@ -60,16 +61,25 @@ def test_with_tensorflow_the_bytes_are_the_same(tmp_path, monkeypatch):
 def test_a_small_text_is_tokenized_without_tensorflow(size, begun):
     asked = []
 
-    def plain(lines):
-        asked.append(lines)
-        return [len(line) for line in lines], None, None
+    def tokenizing(name):
+        def tokenize(lines):
+            asked.append((name, [*lines]))
+            return np.array([ord(line[0]) for line in lines]), np.array([*map(len, lines)]), None
 
-    tokenize = encode._faster(plain, lambda: asked.append("begin") or (lambda lines: ["graph"]), size)
+        return tokenize
+
     long = "x" * (encode.SAMPLE + 1)
-    first = tokenize([*"ab", long, *"cd"])
-    assert asked == [[*"ab", long[:-1]], "begin"] if begun else [[*"ab", long[:-1]], [*"ab", long, *"cd"]]
-    assert first == (["graph"] if begun else ([1, 1, len(long), 1, 1], None, None))
-    assert tokenize([]) == (["graph"] if begun else ([], None, None))
+    rest = "graph" if begun else "plain"
+    for first, other in ([[*"ab"], [long, *"cd"]], [[], [long, "c"]], [[*"ab"], []]):
+        asked.clear()
+        tokenize = encode._faster(tokenizing("plain"), lambda: tokenizing("graph"), size)
+        assert [found.tolist() for found in tokenize([])[:2]] == [[], []]
+        ids, counts, _ = tokenize(lines := first + other)
+        assert (ids.tolist(), counts.tolist()) == ([ord(line[0]) for line in lines], [*map(len, lines)])
+        # each line once, but for the beginning of a first one that is as long as the sample
+        assert asked == [("plain", []), ("plain", first or [long[:-1]]), *([(rest, other)] if other else [])]
+        tokenize([*"e"])
+        assert asked[-1] == (rest, ["e"])
 
 
 def test_a_small_corpus_is_written_without_tensorflow(tmp_path, monkeypatch):
