@@ -62,7 +62,7 @@ class TextError(InputError):
         number: int, of the text, from 0. reason: str, the line without the text's name.
     """
 
-    def __init__(self, number: int, error: object):
+    def __init__(self, number: int, error: object) -> None:
         name, said = f"text {number}", str(error)
         self.number, self.reason = number, said.removeprefix(name).lstrip(": ")
         super().__init__(said if said.startswith(name) else f"{name}: {said}")

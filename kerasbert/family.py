@@ -133,7 +133,7 @@ class Family:
     made_of: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
     of_vectors: "Callable[[WordVectors, JsonMap], tuple[Any, Mapping[str, np.ndarray], Tokenizer]] | None" = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise InputError(f"kind of the family {self.name} is {self.kind!r}, expected one of {', '.join(KINDS)}")
 

@@ -24,6 +24,7 @@ _ALWAYS = ("packing", "maker", "kind", "tree")
 Tensor = (
     Any  # a numpy array, a TensorFlow tensor, or one of Keras without numbers: no checker knows what the latter two can
 )
+Shape = tuple[Any, ...]  # of a tensor as Keras gives it: numbers, None where a size is open
 Values = Mapping[str, Any]
 Size = TypeVar("Size", int, int | None)
 
@@ -72,7 +73,7 @@ class Input:
     focus: str = ""
     places: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.filled_by not in FILLED_BY:
             raise InputError(f"input {self.name!r} is filled by {self.filled_by!r}, expected one of {FILLED_BY}")
 

@@ -18,12 +18,8 @@ from kerasbert.errors import InputError, near
 
 Result = TypeVar("Result")
 Parameters = ParamSpec("Parameters")
-SEEN = {
-    bool,
-    str,
-    os.PathLike,
-    types.NoneType,
-}  # types that `checked` looks for: a number's range is its function's to tell
+# types that `checked` looks for: a number's range is its function's to tell
+SEEN = {bool, str, os.PathLike, types.NoneType}
 PLAIN = {int: "a whole number", float: "a number", str: "text", bool: "true or false", types.NoneType: "null"}
 
 

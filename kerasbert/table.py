@@ -68,7 +68,7 @@ class Table(MutableMapping[str, T]):
     kerasbert.errors.InputError: no bread 'rey'. Nearest: 'rye'. All: rye
     """
 
-    def __init__(self, kind: str, *homes: str, everything: str | None = None, index: str = "", rules: str = ""):
+    def __init__(self, kind: str, *homes: str, everything: str | None = None, index: str = "", rules: str = "") -> None:
         self.kind, self.homes, self.everything, self.index, self.rules = kind, homes, everything, index, rules
         self.rows: dict[str, T] = {}
         self.aliases: dict[str, str] = {}  # other name -> name

@@ -61,7 +61,7 @@ class Tokenizer(WordPiece):
         """Ids of a text, without special tokens."""
         return self.tokenize_plain(to_text(text), True)[0]
 
-    def tokenize_plain(self, text, first) -> tuple[list[int], list[int], list[int]]:
+    def tokenize_plain(self, text: str, first: bool) -> tuple[list[int], list[int], list[int]]:
         text = text.partition("\0")[0].translate(ASCII_CAPITALS)  # a C string ends at a null character
         ids: list[int] = []
         starts: list[int] = []

@@ -127,7 +127,7 @@ class Files:
         floats: bytes, the float32 file with named tensors.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rows = world.labelled(folder / "scheme-train.tsv", 640), world.labelled(folder / "scheme-dev.tsv", 64, 1)
         run, floats = folder / "scheme-run", folder / "scheme-floats.tflite"

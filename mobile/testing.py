@@ -7,12 +7,14 @@ check_scheme("mine", tmp_path)  # a quantization scheme: half a minute
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
 import kerasbert as kb
 from kerasbert import spec as specs
+from kerasbert.inputs import Tensor
 from kerasbert.tasks import predict
 from kerasbert.testing import world
 from kerasbert.testing.battery import BATCH, LENGTH, Subject, shallow
@@ -22,6 +24,10 @@ from . import compress
 from .kind_journey import check_kind_journey
 from .runtime import load
 from .scheme_check import check_scheme
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.model import TaskModel
+
 
 __all__ = ["check_journey", "check_kind_journey", "check_scheme"]
 
@@ -82,12 +88,12 @@ def check_journey(name: str, folder: Path, data: Path | None = None) -> dict[str
     return {"int8": share}
 
 
-def margins(probabilities) -> np.ndarray:
+def margins(probabilities: Tensor) -> np.ndarray:
     """[n, 2] -> [n]: the logit of the second label over the first."""
     return np.log(probabilities[:, 1].astype("float64")) - np.log(probabilities[:, 0].astype("float64"))
 
 
-def check_int8(model, texts: list[str], out: Path) -> float:
+def check_int8(model: "TaskModel", texts: list[str], out: Path) -> float:
     """The int8 file's margins within 2% of the range of the model's, both labels occurring."""
     # the file gives probabilities, from which logits far apart cannot be read: a range of 10 keeps every digit
     scale = np.float32(10 / np.ptp(np.diff(predict.outputs(model, texts))))

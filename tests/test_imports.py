@@ -228,7 +228,7 @@ ROOMS = (
     {"kind_journey", "scheme_check"},
     {"testing"},
 )
-LARGEST = 1200  # lines of a room
+LARGEST = 1210  # lines of a room
 
 
 def room(module: str) -> str:

@@ -2,15 +2,19 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kerasbert.answers import nearness
-from kerasbert.answers.base import Answer, Kind, softmax, truncated_json
+from kerasbert.answers.base import Answer, Kind, Outputs, Parts, softmax, truncated_json
 from kerasbert.errors import InputError
 from kerasbert.inputs import Row
 from kerasbert.storage.json_view import Json
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,10 +56,10 @@ class ChoiceKind(Kind):
     def example(self, made: tuple[str, str]) -> tuple[str, tuple[str, str]]:
         return made[0], (made[1] or "a", made[0] or "b")
 
-    def width(self, labels) -> int | None:
+    def width(self, labels: Sequence[str]) -> int | None:
         return 1
 
-    def joined(self, names, row, label="") -> Json:
+    def joined(self, names: Sequence[str], row: Json, label: str = "") -> Json:
         """A row with a list of choices, where datasets has {"text": [...], "label": ["A", ...]}, and the number of the label."""
         held = row.get(names[1])
         if not isinstance(held, Mapping) or not isinstance(held.get("text"), list):
@@ -64,20 +68,20 @@ class ChoiceKind(Kind):
         number = {label: called.index(str(row[label]))} if str(row.get(label)) in called else {}
         return {**row, names[1]: held["text"], **number}
 
-    def rows(self, tokenizer, parts, length) -> list[Row]:
+    def rows(self, tokenizer: "Tokenizer", parts: Parts, length: int) -> list[Row]:
         context, choices = parts
         choices = listed(choices)
         packed = [super(ChoiceKind, self).rows(tokenizer, (context, choice), length)[0] for choice in choices]
         return [dataclasses.replace(row, about=number) for number, row in enumerate(packed)]
 
-    def decode(self, parts, rows, outputs, labels) -> Choice:
+    def decode(self, parts: Parts, rows: Sequence[Row], outputs: Outputs, labels: Sequence[str]) -> Choice:
         scores = softmax(np.concatenate([np.ravel(output) for output in outputs]).astype("float64")).tolist()
         best = max(range(len(scores)), key=scores.__getitem__)
         text = listed(parts[1])[best]
         text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
         return Choice(best, text, scores[best], tuple(scores), any(row.truncated for row in rows))
 
-    def signal(self, outputs, owners=None, rows=()) -> np.ndarray:
+    def signal(self, outputs: Outputs, owners: np.ndarray | None = None, rows: Sequence[Row] = ()) -> np.ndarray:
         """Log-probabilities of the choices of an input; one that has fewer than another is filled up."""
         values = np.array([np.ravel(row)[0] for row in outputs], "float64")
         owners = np.zeros(len(values), int) if owners is None else np.asarray(owners)
@@ -87,7 +91,7 @@ class ChoiceKind(Kind):
             row[: len(logs)] = logs
         return found
 
-    def text(self, answer) -> str:
+    def text(self, answer: Json) -> str:
         return f"{answer['index']}\t{answer['score']:.4f}\t{answer['text']}"
 
 

@@ -1,9 +1,12 @@
 """One label for a text or a pair."""
 
 import dataclasses
+from collections.abc import Sequence
 from types import MappingProxyType
 
-from kerasbert.answers.base import Answer, Kind, truncated_json
+from kerasbert.answers.base import Answer, Kind, Outputs, Parts, truncated_json
+from kerasbert.inputs import Row
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,15 +47,15 @@ class ClassificationKind(Kind):
     defaults = MappingProxyType({"class_weights": None, "label_smoothing": 0.0, "pooling": ""})
     named = False
 
-    def decode(self, parts, rows, outputs, labels) -> Classification:
+    def decode(self, parts: Parts, rows: Sequence[Row], outputs: Outputs, labels: Sequence[str]) -> Classification:
         values = [float(value) for value in outputs[0]]
         best = max(range(len(values)), key=values.__getitem__)
         return Classification(labels[best], values[best], dict(zip(labels, values, strict=True)), rows[0].truncated)
 
-    def limited(self, answer: Classification, top, threshold) -> Classification:
+    def limited(self, answer: Classification, top: int | None, threshold: float | None) -> Classification:
         return dataclasses.replace(answer, scores=best(answer.scores, top, threshold))
 
-    def text(self, answer) -> str:
+    def text(self, answer: Json) -> str:
         return f"{answer['label']}\t{answer['score']:.4f}"
 
 

@@ -192,7 +192,7 @@ def grown(state: dict[str, Tensor], places: int) -> dict[str, Tensor]:
     """A state (`layers.cache`) with more places: numpy arrays `key_0`, `value_0`, ... [B, N, T, D] -> [B, N, `places`, D]."""
     import numpy as np
 
-    def wider(name, value):
+    def wider(name: str, value: Tensor) -> np.ndarray:
         if not name.startswith(("key_", "value_")):
             return value
         more = np.zeros((*value.shape[:2], places, value.shape[3]), value.dtype)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Self, cast
 import numpy as np
 
 from kerasbert import inputs
-from kerasbert.answers.base import Kind, Text, truncated_json
+from kerasbert.answers.base import Kind, Outputs, Parts, Text, truncated_json
 from kerasbert.answers.decoding import Decoding
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError
 from kerasbert.inputs import PAD, Input, Row
+from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
@@ -110,7 +111,7 @@ class GenerationKind(Kind):
         }
     )
 
-    def configured(self, options) -> Self:
+    def configured(self, options: JsonMap | None) -> Self:
         kind = super().configured(options)
         if not 0 <= kind.options["max_tokens"] <= kind.target_length:
             raise InputError(
@@ -129,7 +130,7 @@ class GenerationKind(Kind):
         return Decoding(max_new_tokens=self.options["max_tokens"] or self.target_length, **options)
 
     @property
-    def inputs(self):
+    def inputs(self) -> tuple[Input, ...]:
         return (NUMBER,) if self.decoding.draws else ()
 
     @property
@@ -155,7 +156,7 @@ class GenerationKind(Kind):
     def target_length(self) -> int:
         return self.options["target_length"]
 
-    def rows(self, tokenizer, parts, length) -> list[Row]:
+    def rows(self, tokenizer: "Tokenizer", parts: Parts, length: int) -> list[Row]:
         source, *target = (tokenizer.to_text(part) for part in cast(tuple[Text, ...], parts))
         if blank(source):
             raise InputError("a source is empty, expected a text to write from")
@@ -263,23 +264,30 @@ class GenerationKind(Kind):
         values = {name: row.values[name] if name == "padding_mask" else row.values[name][:length] for name in names}
         return Row({**values, NUMBER.name: number}, length, row.truncated, About(about.tokenizer, None, about.prompt))
 
-    def probabilities(self, outputs) -> np.ndarray:
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         return outputs
 
-    def decode(self, parts, rows, outputs, labels) -> Generation:
+    def decode(self, parts: Parts, rows: Sequence[Row], outputs: Outputs, labels: Sequence[str]) -> Generation:
         row, several = rows[0], np.reshape(outputs[0], (self.options["num_return_sequences"], -1))
         written = [Generation(text_of(row.about.tokenizer, each[1:]), float(each[0])) for each in several]
         return dataclasses.replace(
             written[0], truncated=row.truncated, sequences=tuple(written) if len(written) > 1 else ()
         )
 
-    def agreement(self, expected, received, owners=None, rows=(), ties=False) -> float:
+    def agreement(
+        self,
+        expected: Outputs,
+        received: Outputs,
+        owners: np.ndarray | None = None,
+        rows: Sequence[Row] = (),
+        ties: bool = False,
+    ) -> float:
         if not all(np.isfinite(row).all() for row in received):
             return 0.0
         same = [np.mean(np.equal(a[1:], b[1:])) for a, b in zip(expected, received)]
         return float(np.mean(same)) if same else 1.0
 
-    def cut(self, count, texts, longest, tense="are") -> str:
+    def cut(self, count: int, texts: int, longest: int, tense: str = "are") -> str:
         said = super().cut(count, texts, longest, tense)
         return said.replace("truncated", "truncated at their beginning") if self.goes_on else said
 
@@ -289,7 +297,7 @@ class GenerationKind(Kind):
         longest = f"{self.target_length} tokens"
         return [f"{share} have more than {longest} and are cut (--set task.target_length=N)"] if cut else []
 
-    def text(self, answer) -> str:
+    def text(self, answer: Json) -> str:
         return answer["text"]
 
 

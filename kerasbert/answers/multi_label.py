@@ -1,14 +1,17 @@
 """Several labels, or none, for a text or a pair."""
 
 import dataclasses
+from collections.abc import Sequence
 from types import MappingProxyType
 
 import numpy as np
 
 from kerasbert.answers import nearness
-from kerasbert.answers.base import Answer, Kind, truncated_json
+from kerasbert.answers.base import Answer, Kind, Outputs, Parts, truncated_json
 from kerasbert.answers.classification import best
 from kerasbert.errors import InputError
+from kerasbert.inputs import Row
+from kerasbert.storage.json_view import Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +46,7 @@ class MultiLabelKind(Kind):
     columns = ("labels",)
     defaults = MappingProxyType({"thresholds": []})
 
-    def label_columns(self, label) -> tuple[str, ...]:
+    def label_columns(self, label: str) -> tuple[str, ...]:
         """Several names with commas between them are of columns of 0 and 1."""
         return tuple(name.strip() for name in label.split(",")) if label else ()
 
@@ -62,18 +65,25 @@ class MultiLabelKind(Kind):
         """Which labels are answered: bool [..., C]."""
         return np.asarray(probabilities) >= self.thresholds(np.shape(probabilities)[-1])
 
-    def probabilities(self, outputs) -> np.ndarray:
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         return sigmoid(outputs)
 
-    def decode(self, parts, rows, outputs, labels) -> MultiLabel:
+    def decode(self, parts: Parts, rows: Sequence[Row], outputs: Outputs, labels: Sequence[str]) -> MultiLabel:
         scores = dict(zip(labels, map(float, outputs[0]), strict=True))
         chosen = tuple(label for label, there in zip(labels, self.chosen(outputs[0])) if there)
         return MultiLabel(chosen, scores, rows[0].truncated)
 
-    def signal(self, outputs, owners=None, rows=()) -> np.ndarray:
+    def signal(self, outputs: Outputs, owners: np.ndarray | None = None, rows: Sequence[Row] = ()) -> np.ndarray:
         return nearness.log_odds(np.stack(list(outputs))) if len(outputs) else np.zeros((0, 1))
 
-    def agreement(self, expected, received, owners=None, rows=(), ties=False) -> float:
+    def agreement(
+        self,
+        expected: Outputs,
+        received: Outputs,
+        owners: np.ndarray | None = None,
+        rows: Sequence[Row] = (),
+        ties: bool = False,
+    ) -> float:
         """The share of labels, each of each text, that both answer or neither; a set has as many chances to differ as labels."""
         if not all(np.isfinite(row).all() for row in received):
             return 0.0
@@ -86,13 +96,13 @@ class MultiLabelKind(Kind):
             differ &= margins > nearness.rounding(theirs - own, own)
         return float(1 - differ.mean())
 
-    def limited(self, answer: MultiLabel, top, threshold) -> MultiLabel:
+    def limited(self, answer: MultiLabel, top: int | None, threshold: float | None) -> MultiLabel:
         """The labels too are those of `threshold` then, in the place of the task's own."""
         scores = best(answer.scores, top, threshold)
         labels = tuple(scores) if threshold is not None else tuple(name for name in answer.labels if name in scores)
         return dataclasses.replace(answer, labels=labels, scores=scores)
 
-    def text(self, answer) -> str:
+    def text(self, answer: Json) -> str:
         return ", ".join(f"{label} {answer['scores'][label]:.4f}" for label in answer["labels"]) or "-"
 
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from kerasbert import inputs
 from kerasbert.answers import nearness
-from kerasbert.answers.base import Kind, Outputs, Text, truncated_json
+from kerasbert.answers.base import Kind, Outputs, Parts, Text, truncated_json
 from kerasbert.errors import InputError
 from kerasbert.inputs import Row
+from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
@@ -135,21 +136,21 @@ class SpanKind(Kind):
         }
     )
 
-    def configured(self, options) -> Self:
+    def configured(self, options: JsonMap | None) -> Self:
         kind = super().configured(options)
         for name in ("stride", "question", "max_answer", "n_best"):
             if kind.options[name] < 1:
                 raise InputError(f"{name} is {kind.options[name]}, expected at least 1")
         return kind
 
-    def cut(self, count, texts, longest, tense="are") -> str:
+    def cut(self, count: int, texts: int, longest: int, tense: str = "are") -> str:
         most, share = self.options["question"], f"{count} of {texts} questions ({count / max(1, texts):.1%})"
         return f"{share} have more than {most} tokens, or than half a row, and {tense} truncated (finetune --set task.question=N)"
 
-    def width(self, labels) -> int | None:
+    def width(self, labels: Sequence[str]) -> int | None:
         return 2
 
-    def rows(self, tokenizer, parts, length) -> list[Row]:
+    def rows(self, tokenizer: "Tokenizer", parts: Parts, length: int) -> list[Row]:
         question, text = (_SURROGATE.sub("\ufffd", tokenizer.to_text(part)) for part in cast(tuple[Text, ...], parts))
         at, null = text_item(tokenizer.pair, "B"), null_item(tokenizer.pair, tokenizer.cls_id)
         asked, room = tokenizer.encode(question), self.room(tokenizer, length)
@@ -209,7 +210,7 @@ class SpanKind(Kind):
         null = min(float(output[row.about.null].sum()) for row, output in zip(rows, outputs))
         return result, null
 
-    def decode(self, parts, rows, outputs, labels) -> Span:
+    def decode(self, parts: Parts, rows: Sequence[Row], outputs: Outputs, labels: Sequence[str]) -> Span:
         scores, null = self.scores(rows, outputs)
         context, truncated = rows[0].about.context, rows[0].truncated
         best = _best(scores, context, self.options["n_best"])
@@ -229,12 +230,19 @@ class SpanKind(Kind):
         others = tuple(spans[: self.options["n_best"] - 1])
         return dataclasses.replace(answer, alternatives=others, truncated=truncated)
 
-    def signal(self, outputs, owners=None, rows=()) -> np.ndarray:
+    def signal(self, outputs: Outputs, owners: np.ndarray | None = None, rows: Sequence[Row] = ()) -> np.ndarray:
         """Log-probabilities of each token to be the first and the last, among those of its row: [tokens, 2]."""
         found = [nearness.log_softmax(np.asarray(output, "float64"), axis=0) for output in outputs]
         return np.concatenate(found) if found else np.zeros((0, 2))
 
-    def agreement(self, expected, received, owners=None, rows=(), ties=False) -> float:
+    def agreement(
+        self,
+        expected: Outputs,
+        received: Outputs,
+        owners: np.ndarray | None = None,
+        rows: Sequence[Row] = (),
+        ties: bool = False,
+    ) -> float:
         """How far the answers overlap: the mean F1 of their characters, 1.0 where they are the same."""
         if not all(np.isfinite(row).all() for row in received):
             return 0.0
@@ -256,15 +264,15 @@ class SpanKind(Kind):
                 shares[margins <= nearness.rounding(np.array(errors), self.signal(expected))] = 1.0
         return float(shares.mean()) if len(shares) else 1.0
 
-    def ranking(self, top, threshold) -> Self:
+    def ranking(self, top: int | None, threshold: float | None) -> Self:
         kind = super().ranking(top, threshold)
         return kind if top is None else kind.configured({"n_best": top})
 
-    def limited(self, answer: Span, top, threshold) -> Span:
+    def limited(self, answer: Span, top: int | None, threshold: float | None) -> Span:
         others = tuple(each for each in answer.alternatives if threshold is None or each.score >= threshold)
         return dataclasses.replace(answer, alternatives=others)
 
-    def text(self, answer) -> str:
+    def text(self, answer: Json) -> str:
         return f"{' '.join(answer['text'].split())}\t{answer['score']:.4f}"
 
 

@@ -14,10 +14,11 @@ import numpy as np
 
 from kerasbert import inputs
 from kerasbert.answers import crf, nearness
-from kerasbert.answers.base import Answer, Kind, Outputs, truncated_json
+from kerasbert.answers.base import Answer, Kind, Outputs, Parts, truncated_json
 from kerasbert.answers.schemes import OUTSIDE, entities_of, has_spans
 from kerasbert.errors import InputError
 from kerasbert.inputs import Row
+from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
@@ -111,12 +112,12 @@ class TagsKind(Kind):
         {"stride": 0, "crf": False, "legal": False, "scheme": "", "transitions": (), "lstm": 0, "lstm_layers": 1}
     )
 
-    def ranking(self, top, threshold) -> Self:
+    def ranking(self, top: int | None, threshold: float | None) -> Self:
         if top is not None:
             raise InputError(f"top is {top!r} and tags rank nothing: give a threshold, for entities, or leave it out")
         return super().ranking(top, threshold)
 
-    def limited(self, answer: Tags, top, threshold) -> Tags:
+    def limited(self, answer: Tags, top: int | None, threshold: float | None) -> Tags:
         """Entities of which no word is less probable."""
         least = threshold or 0.0
         kept = tuple(
@@ -147,10 +148,10 @@ class TagsKind(Kind):
             raise InputError(f"transitions of shape {table.shape}, expected {(labels + 2, labels)}: {labels} labels")
         return table
 
-    def probabilities(self, outputs) -> np.ndarray:
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         return outputs if self.options["crf"] else super().probabilities(outputs)
 
-    def rows(self, tokenizer, parts, length) -> list[Row]:
+    def rows(self, tokenizer: "Tokenizer", parts: Parts, length: int) -> list[Row]:
         """Windows of a text: a raw text, or a list of its words."""
         sentence, joined = sentence_of(tokenizer, parts[0])
         given = None if isinstance(parts[0], str | bytes) else tokenizer.of_words(*joined[1:])
@@ -179,7 +180,7 @@ class TagsKind(Kind):
             rows.append(row)
         return rows
 
-    def decode(self, parts, rows, outputs, labels) -> Tags:
+    def decode(self, parts: Parts, rows: Sequence[Row], outputs: Outputs, labels: Sequence[str]) -> Tags:
         sentence = rows[0].about.sentence
         numbers, scores = best_labels(rows, outputs, self.table(len(labels)))
         best: list[int] = numbers.tolist()
@@ -192,7 +193,7 @@ class TagsKind(Kind):
         ]
         return Tags(sentence.words, names, starts, ends, tuple(entities), shares)
 
-    def signal(self, outputs, owners=None, rows=()) -> np.ndarray:
+    def signal(self, outputs: Outputs, owners: np.ndarray | None = None, rows: Sequence[Row] = ()) -> np.ndarray:
         """Of the words alone, at their first tokens; without `rows` of all tokens. Under a CRF of each word's marginal."""
         if not len(rows):
             return super().signal(outputs)
@@ -204,13 +205,13 @@ class TagsKind(Kind):
             words = [crf.marginals(each.astype("float64"), table) for each in words if len(each)] or words[:1]
         return nearness.logs(np.concatenate(words))
 
-    def text(self, answer) -> str:
+    def text(self, answer: Json) -> str:
         """The entities with their labels; of labels that make none, such as parts of speech, the labels."""
         if found := answer["entities"]:
             return "; ".join(f"{_flat(each['text'])} ({each['label']})" for each in found)
         return NO_ENTITIES if {*answer["labels"]} <= {OUTSIDE} else " ".join(answer["labels"])
 
-    def lines(self, answer) -> list[str]:
+    def lines(self, answer: Json) -> list[str]:
         """Text, label and score of each entity, with tabs between them; of labels that make none, of each word."""
         found = [(each["text"], each["label"], each["score"]) for each in answer["entities"]]
         if not found and not {*answer["labels"]} <= {OUTSIDE}:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
@@ -9,9 +10,10 @@ import numpy as np
 
 from kerasbert import inputs
 from kerasbert.answers import nearness
-from kerasbert.answers.base import Kind, Text, softmax, truncated_json
+from kerasbert.answers.base import Kind, Outputs, Parts, Text, softmax, truncated_json
 from kerasbert.errors import InputError
 from kerasbert.inputs import Input, Row
+from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
@@ -58,7 +60,7 @@ class TokensKind(Kind):
     inputs = (POSITIONS,)
     defaults = MappingProxyType({"top": 5})
 
-    def rows(self, tokenizer, parts, length) -> list[Row]:
+    def rows(self, tokenizer: "Tokenizer", parts: Parts, length: int) -> list[Row]:
         pieces, mask = between_masks(tokenizer, parts[0]), tokenizer.mask_id
         assert mask is not None  # `between_masks` refuses others
         ids: list[int] = []
@@ -80,13 +82,13 @@ class TokensKind(Kind):
         words[len(words) // 2] = SPELLINGS[0]
         return " ".join(words)
 
-    def probabilities(self, outputs) -> np.ndarray:
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         return softmax(outputs)
 
-    def signal(self, outputs, owners=None, rows=()) -> np.ndarray:
+    def signal(self, outputs: Outputs, owners: np.ndarray | None = None, rows: Sequence[Row] = ()) -> np.ndarray:
         return nearness.logs(np.stack(list(outputs))) if len(outputs) else np.zeros((0, 1))
 
-    def decode(self, parts, rows, outputs, labels) -> FillMask:
+    def decode(self, parts: Parts, rows: Sequence[Row], outputs: Outputs, labels: Sequence[str]) -> FillMask:
         tokenizer, masks = rows[0].about, []
         for scores in outputs:
             best = np.argsort(-scores[: tokenizer.size], kind="stable")[: self.options["top"]].tolist()
@@ -94,20 +96,20 @@ class TokensKind(Kind):
         text = _filled(tokenizer, tokenizer.to_text(parts[0]), [mask[0].id for mask in masks])
         return FillMask(text, tuple(masks), any(row.truncated for row in rows))
 
-    def ranking(self, top, threshold) -> Self:
+    def ranking(self, top: int | None, threshold: float | None) -> Self:
         kind = super().ranking(top, threshold)
         return kind if top is None else kind.configured({"top": top})
 
-    def limited(self, answer: FillMask, top, threshold) -> FillMask:
+    def limited(self, answer: FillMask, top: int | None, threshold: float | None) -> FillMask:
         if threshold is None:
             return answer
         kept = tuple(tuple(filling for filling in mask if filling.score >= threshold) for mask in answer.tokens)
         return dataclasses.replace(answer, tokens=kept)
 
-    def text(self, answer) -> str:
+    def text(self, answer: Json) -> str:
         return answer["text"]
 
-    def line(self, answer, text) -> str:
+    def line(self, answer: Json, text: str) -> str:
         return answer["text"]
 
 

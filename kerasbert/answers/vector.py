@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from kerasbert.answers.base import Answer, Kind, truncated_json
+from kerasbert.answers.base import Answer, Kind, Outputs, Parts, truncated_json
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row, listed
@@ -95,7 +95,7 @@ class VectorKind(Kind):
         }
     )
 
-    def configured(self, options) -> Self:
+    def configured(self, options: JsonMap | None) -> Self:
         kind = super().configured(options)
         name, prompts = kind.options["prompt_name"], kind.options["prompts"]
         if not all(isinstance(text, str) for text in prompts.values()):
@@ -153,14 +153,14 @@ class VectorKind(Kind):
         return next((name for name in names if name in self.options["prompts"]), None)
 
     @property
-    def lists(self):
+    def lists(self) -> tuple[int, ...]:
         return (1,) if self.options["loss"] else ()
 
     @property
-    def asked(self):
+    def asked(self) -> int | None:
         return 1 if self.options["loss"] else None
 
-    def spread(self, names, row) -> list[Json]:
+    def spread(self, names: Sequence[str], row: Json) -> list[Json]:
         """A row for each positive; what is to be ranked below them stands in columns of its own."""
         texts = row.get(names[-1])
         if (
@@ -172,7 +172,7 @@ class VectorKind(Kind):
             return [row]
         return [{**row, names[1]: text} for text in texts]
 
-    def joined(self, names, row, label="") -> Json:
+    def joined(self, names: Sequence[str], row: Json, label: str = "") -> Json:
         """A row whose second part is the positive and what the columns `negative`, `negatives`, `negative_1`, ... hold."""
         if self.options["loss"] not in RANKED:
             return row
@@ -180,27 +180,34 @@ class VectorKind(Kind):
         texts = [text for name in columns for text in _texts(row[name])]
         return {**row, names[1]: [*_texts(row[names[1]]), *texts]} if texts else row
 
-    def rows(self, tokenizer, parts, length) -> list[Row]:
+    def rows(self, tokenizer: "Tokenizer", parts: Parts, length: int) -> list[Row]:
         if not self.options["loss"] or len(parts) == 1:
             return super().rows(tokenizer, (self._prompted(parts[0]), *parts[1:]), length)
         texts = [text for part in parts for text in (part if isinstance(part, tuple) else (part,))]
         rows = [super(VectorKind, self).rows(tokenizer, (self._prompted(text),), length)[0] for text in texts]
         return [dataclasses.replace(row, about=number) for number, row in enumerate(rows)]
 
-    def _prompted(self, text):
+    def _prompted(self, text: Any) -> Any:
         prompt = self.prompt
         return text if not prompt else prompt.encode() + text if isinstance(text, bytes) else prompt + text
 
-    def decode(self, parts, rows, outputs, labels) -> Vector:
+    def decode(self, parts: Parts, rows: Sequence[Row], outputs: Outputs, labels: Sequence[str]) -> Vector:
         return Vector([float(value) for value in outputs[0]], rows[0].truncated)
 
-    def agreement(self, expected, received, owners=None, rows=(), ties=False) -> float:
+    def agreement(
+        self,
+        expected: Outputs,
+        received: Outputs,
+        owners: np.ndarray | None = None,
+        rows: Sequence[Row] = (),
+        ties: bool = False,
+    ) -> float:
         one, other = np.stack(list(expected)), np.stack(list(received))
         if not np.isfinite(other).all():
             return 0.0
         return float(cosines(one, other).mean())
 
-    def line(self, answer, text) -> str:
+    def line(self, answer: Json, text: str) -> str:
         return "\t".join(f"{value:.6g}" for value in answer["values"])
 
 

@@ -18,6 +18,7 @@ biattentive classification network (section 5), and the released model's charact
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -26,7 +27,7 @@ from kerasbert.checkpoints.vectors import WordVectors
 from kerasbert.classics.layers.attentional import AttentionalDecoder
 from kerasbert.classics.layers.recurrent_encoder import Recurrence, Softmax, picked
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.bidirectional import Bidirectional, borders
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
@@ -104,11 +105,11 @@ class CoVe(SpecModel):
 
     spec: CoVeSpec
 
-    def __init_subclass__(cls, **kwargs) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         spec = self.spec
         about, layers, policy = spec.embeddings, spec.recurrence.layers, {"dtype": self.dtype_policy}
         sizes = about.vocabulary, about.width, spec.initializer
@@ -144,7 +145,7 @@ class CoVe(SpecModel):
         mask = inputs.get("padding_mask")
         return out(self.decoder(into(x, training=training), states, mask, ends, training=training), training=training)
 
-    def call(self, inputs, training=False, queries: Queries = None) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False, queries: Queries = None) -> dict[str, Tensor]:
         if not hasattr(inputs, "keys"):  # Keras' export tries a call without a dict, and expects a TypeError
             raise TypeError(f"CoVe is called on a dict of arrays. Received: {type(inputs).__name__}")
         vectors, states, ends = self.encode(inputs, training)

@@ -16,6 +16,7 @@ have no L2 term; language models learn as `objectives.bilm` says.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 from keras import ops
@@ -23,7 +24,7 @@ from keras import ops
 from kerasbert.classics.layers.characters import CharacterCNN
 from kerasbert.classics.layers.recurrent_encoder import STATE, Recurrence, RecurrentSpec, Softmax, empty_state, picked
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import TEXT, WORD, Tensor
+from kerasbert.inputs import TEXT, WORD, Shape, Tensor
 from kerasbert.layers.bidirectional import WAYS, borders
 from kerasbert.layers.encoder import SpecModel, serializable
 from kerasbert.layers.random import Dropout
@@ -101,7 +102,7 @@ class BothWays(keras.layers.Layer):
     Args: spec: ELMoSpec. Trainable weights: 2 (4U(2P + 1) + UP).
     """
 
-    def __init__(self, spec: ELMoSpec, **kwargs) -> None:
+    def __init__(self, spec: ELMoSpec, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.width, clips = spec.width, spec.clips
         self.ways = [
@@ -117,7 +118,7 @@ class BothWays(keras.layers.Layer):
             for name in WAYS
         ]
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         for layer in self.ways:
             layer.build((None, None, self.width))
         self.built = True
@@ -137,7 +138,7 @@ class ELMo(SpecModel):
 
     spec: ELMoSpec
 
-    def __init_subclass__(cls, **kwargs) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
@@ -146,7 +147,7 @@ class ELMo(SpecModel):
         """L of the L + 1 in `hidden`."""
         return self.spec.recurrence.layers
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         spec = self.spec
         about, policy = spec.embeddings, {"dtype": self.dtype_policy}
         sizes = (ROWS, about.width, about.filters, about.highways, spec.width, about.activation)
@@ -211,7 +212,7 @@ class ELMo(SpecModel):
         sizes = spec.embeddings.vocabulary, spec.width, spec.width**-0.5
         return Softmax(*sizes, name=name, dtype=self.dtype_policy)
 
-    def call(self, inputs, training=False, queries: Queries = None) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False, queries: Queries = None) -> dict[str, Tensor]:
         if not hasattr(inputs, "keys"):  # Keras' export tries a call without a dict, and expects a TypeError
             raise TypeError(f"ELMo is called on a dict of arrays. Received: {type(inputs).__name__}")
         real, begins = borders(inputs)

@@ -17,7 +17,7 @@ sentences where its document ends; combine-QT's two models learn in one run; no 
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import keras
 from keras import ops
@@ -31,6 +31,9 @@ from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.objectives.contrastive import NEVER, candidate_logs
 from kerasbert.registry import Family, register, register_objective
+
+if TYPE_CHECKING:
+    from kerasbert.data.records import Records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Neighbours(Sentences):
     settings_class = Settings
     scales: Mapping[str, float] = MappingProxyType({"context": 1.0})
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         found = super().heads(encoder)
         if getattr(encoder.spec, "ROLES", ()) != QuickThoughtsSpec.ROLES:
             raise InputError(
@@ -84,7 +87,7 @@ class Neighbours(Sentences):
         return found
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None) -> float:
+    def predictions(cls, settings: object, length: int, tokens: float | None = None) -> float:
         return 0
 
     def pairs(self, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,12 +98,12 @@ class Neighbours(Sentences):
         candidates = ops.logical_and(both, far > 0)
         return candidates, ops.logical_and(candidates, far <= self.settings.context)
 
-    def counts(self, batch) -> dict[str, Tensor]:
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         spec = cast(QuickThoughtsSpec, self.model.body.spec)
         context = self.pairs(batch["padding_mask"])[1]
         return {"context": len(spec.directions) * ops.sum(ops.cast(context, "float32"))}
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         body, ids, mask = self.model.body, batch["token_ids"], batch["padding_mask"]
         candidates, context = self.pairs(mask)
         wanted = ops.cast(context, "float32")
@@ -117,7 +120,7 @@ class Neighbours(Sentences):
         return {"context": nats, "context/accuracy": right, "context/dropped": dropped}
 
     @classmethod
-    def baseline(cls, records) -> dict[str, float] | None:
+    def baseline(cls, records: "Records") -> dict[str, float] | None:
         return None  # of candidates, which differ from row to row
 
 

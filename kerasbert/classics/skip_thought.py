@@ -18,7 +18,7 @@ bias, as in the released code, whose decoders begin with the vector as their sta
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 
 import keras
 import numpy as np
@@ -31,7 +31,7 @@ from kerasbert.classics.layers.recurrent_encoder import Softmax, Words
 from kerasbert.classics.layers.sentence_encoder import SentenceEncoder, SentenceSpec
 from kerasbert.classics.objectives.sentences import Sentences, flat
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import project
 from kerasbert.layers.naming import names, values
 from kerasbert.layers.recurrent import ResetBeforeGRU
@@ -57,18 +57,18 @@ class Decoder(ResetBeforeGRU):
     Call: x [B, T, E], vector [B, told] -> y [B, T, U]. Trainable weights: 3U(E + U + 1) + 3U told.
     """
 
-    def __init__(self, units: int, told: int, **kwargs) -> None:
+    def __init__(self, units: int, told: int, **kwargs: Any) -> None:
         super().__init__(units, **kwargs)
         self.told = told
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         super().build(shape)
         uniform = keras.initializers.RandomUniform(-0.1, 0.1)
         self.context_kernel = self.add_weight(
             shape=(self.told, 3 * self.units), initializer=uniform, name="context_kernel"
         )
 
-    def call(self, x, vector, training=False) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]  # it begins with nothing
+    def call(self, x: Tensor, vector: Tensor, training: bool = False) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]  # it begins with nothing
         added = project(ops.cast(vector, x.dtype), ops.cast(self.context_kernel, x.dtype))
         return super().call(x, added=added, training=training)[0]
 
@@ -85,10 +85,10 @@ class SkipThoughts(Sentences):
     targets = "tokens of neighbouring sentences"
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None) -> float:
+    def predictions(cls, settings: object, length: int, tokens: float | None = None) -> float:
         return 0 if tokens is None else 2 * tokens  # no logits are kept
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         heads, shapes = super().heads(encoder)
         spec: SentenceSpec = encoder.spec  # pyright: ignore[reportAssignmentType]  # `heads` above has refused others
         width, policy = spec.reader_width, {"dtype": encoder.dtype_policy}
@@ -107,12 +107,12 @@ class SkipThoughts(Sentences):
         both = real[:, 1:, :1] * real[:, :-1, :1]  # neither is an empty place
         return {"next": both * real[:, 1:, 1:], "previous": both * real[:, :-1, 1:]}
 
-    def counts(self, batch) -> dict[str, Tensor]:
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         readers = cast(SentenceSpec, self.model.body.spec)
         weights = self.weights_of(batch["padding_mask"])
         return {way: len(readers.readers) * ops.sum(each) for way, each in weights.items()}
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         body, ids, mask = self.model.body, batch["token_ids"], batch["padding_mask"]
         spec, weights, sums = body.spec, self.weights_of(mask), {}
         words = body.embed({"token_ids": flat(ids)}, training)

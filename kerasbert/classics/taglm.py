@@ -20,7 +20,7 @@ recurrent layer and before the scores, not on the characters' numbers.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from keras import ops
 
@@ -28,7 +28,7 @@ from kerasbert.classics import elmo
 from kerasbert.classics.layers.characters import CharacterCNN
 from kerasbert.classics.layers.recurrent_encoder import CELLS, Recurrence, RecurrentSpec, picked
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import TEXT, WORD, Tensor
+from kerasbert.inputs import TEXT, WORD, Shape, Tensor
 from kerasbert.layers.bidirectional import Bidirectional, borders
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
@@ -107,11 +107,11 @@ class TagLM(SpecModel):
 
     spec: TagLMSpec
 
-    def __init_subclass__(cls, **kwargs) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         spec = self.spec
         about, policy = spec.embeddings, {"dtype": self.dtype_policy}
         self.characters = CharacterCNN(
@@ -137,7 +137,7 @@ class TagLM(SpecModel):
         parts = self.characters(inputs["char_ids"]), self.table(inputs["token_ids"]), self.lm(inputs)["sequence"]
         return ops.concatenate([ops.cast(each, self.compute_dtype) for each in parts], axis=-1)
 
-    def call(self, inputs, training=False, queries: Queries = None) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False, queries: Queries = None) -> dict[str, Tensor]:
         if not hasattr(inputs, "keys"):  # Keras' export tries a call without a dict, and expects a TypeError
             raise TypeError(f"TagLM is called on a dict of arrays. Received: {type(inputs).__name__}")
         about = self.spec.embeddings

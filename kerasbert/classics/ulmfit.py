@@ -19,6 +19,7 @@ Adam; lengths of segments do not vary; one direction.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from keras import ops
@@ -109,14 +110,14 @@ class AWDLSTM(RecurrentEncoder):
             shape=(self.spec.embeddings.vocabulary,), initializer="zeros", name="output_bias", autocast=False
         )
 
-    def embed(self, inputs, training=False) -> Tensor:
+    def embed(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
         x = self.table(inputs["token_ids"])
         if training and self.spec.rates.words:
             kept = self.words_dropout(ops.ones((1, self.spec.embeddings.vocabulary), x.dtype), training=True)[0]
             x = x * ops.expand_dims(gather(kept, inputs["token_ids"]), -1)
         return self.input_dropout(x, training=training)
 
-    def between(self, x, layer, training=False) -> Tensor:
+    def between(self, x: Tensor, layer: int, training: bool = False) -> Tensor:
         return self.between_dropouts[layer](x, training=training)
 
     def scaled(self, x: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ class OwnModel(keras.Model):
         self.model, self.encoder, self.tokenizer, self.fixed = model, encoder, encoder.tokenizer, self.taken.fixed
         self.spec, self.built = encoder.spec, True
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> dict[str, Tensor]:
         outputs = self.taken(inputs)
         if isinstance(outputs, dict):
             return outputs

@@ -6,13 +6,13 @@ number for each of the others, the tails: p(token) = p(its tail) p(token | its t
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
 
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import project
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.feedforward import Linear
@@ -114,11 +114,11 @@ class AdaptiveEmbeddings(keras.layers.Layer):
     Trainable weights: the sum of n*E over clusters of n tokens and width E = width / div_val^i, and of E*H.
     """
 
-    def __init__(self, spec: "TransformerXLSpec", **kwargs) -> None:
+    def __init__(self, spec: "TransformerXLSpec", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.spec, self.clusters = spec, Clusters.of(spec)
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         spec, clusters, kwargs = self.spec, self.clusters, {"dtype": self.dtype_policy}
         self.tables, self.projections = [], []
         for i, (begin, end) in enumerate(clusters.parts):
@@ -150,7 +150,9 @@ class AdaptiveEmbeddings(keras.layers.Layer):
         kernel = self.projections[part].kernel if self.projections else None
         return (table if self.clusters.narrower or not self.clusters.tails else table[begin:end]), kernel
 
-    def call(self, token_ids, segment_ids=None, position_ids=None, training=False) -> Tensor:
+    def call(
+        self, token_ids: Tensor, segment_ids: Tensor = None, position_ids: Tensor = None, training: bool = False
+    ) -> Tensor:
         if len(self.tables) == 1:
             x = self._vectors(0, token_ids)
         else:
@@ -178,11 +180,11 @@ class AdaptiveSoftmax(keras.layers.Layer):
     Trainable weights: V, H*E of the head's projection where the input has any, and E + 1 for each tail.
     """
 
-    def __init__(self, spec: "TransformerXLSpec", **kwargs) -> None:
+    def __init__(self, spec: "TransformerXLSpec", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.spec, self.clusters = spec, Clusters.of(spec)
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         spec, clusters, self.projection = self.spec, self.clusters, None
         normal = Normal(stddev=spec.initializer)
         if clusters.tails:
@@ -224,7 +226,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
             for y, table, bias in self.parts(x, embeddings)
         ]
 
-    def call(self, x, embeddings) -> Tensor:
+    def call(self, x: Tensor, embeddings: Tensor) -> Tensor:
         head, *tails = [
             tied_logits(y, table) + ops.cast(bias, "float32") for y, table, bias in self.parts(x, embeddings)
         ]

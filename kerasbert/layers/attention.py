@@ -1,20 +1,22 @@
 """Multi-head attention = projections x scores x visibility."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import fused, reshape, softmax
 from kerasbert.layers.backend_blocks import block_rows, by_rows
 from kerasbert.layers.backend_fused import ByHand, row_max, row_sums
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.random import Dropout, drop
+from kerasbert.layers.readout import Queries
 from kerasbert.storage.json_view import Json
 
 
-def _weights_forward(scores, bias, key, *, rate, dtype=None) -> tuple:
+def _weights_forward(scores: Tensor, bias: Tensor, key: Tensor, *, rate: float, dtype: str | None = None) -> tuple:
     dtype = dtype or keras.backend.standardize_dtype(scores.dtype)
     biased = ops.cast(scores, "float32")
     biased = biased if bias is None else biased + ops.cast(bias, "float32")
@@ -24,7 +26,9 @@ def _weights_forward(scores, bias, key, *, rate, dtype=None) -> tuple:
     return weights, (bias, p, weights)
 
 
-def _weights_backward(upstream, bias, p, weights, *, rate, dtype=None) -> tuple:
+def _weights_backward(
+    upstream: Tensor, bias: Tensor, p: Tensor, weights: Tensor, *, rate: float, dtype: str | None = None
+) -> tuple:
     """The softmax's, p * (g - sum(p * g)) with g = upstream * mask / (1 - rate): p * g is weights * upstream."""
     p, upstream = ops.cast(p, "float32"), ops.cast(upstream, "float32")
     weighted = upstream * ops.cast(weights, "float32")
@@ -82,7 +86,7 @@ class Attention(keras.layers.Layer):
         initializer: float = 0.02,
         output_initializer: float | None = None,
         use_bias: bool = True,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.heads = heads
@@ -92,7 +96,7 @@ class Attention(keras.layers.Layer):
         self.output_initializer = output_initializer or initializer
         self.use_bias = use_bias
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         kwargs = {"dtype": self.dtype_policy}
         *deviations, last = self.deviations(shape)
         for name, size, width, deviation in zip(("query", "key", "value"), self.sizes, self.widths(shape), deviations):
@@ -113,21 +117,30 @@ class Attention(keras.layers.Layer):
         """How many numbers queries, keys and values of a token have."""
         return (self.heads * self.head_size, self.heads * self.head_size, self.heads * self.value_size)
 
-    def widths(self, shape) -> tuple[int, ...]:
+    def widths(self, shape: Shape) -> tuple[int, ...]:
         """Widths of what queries, keys and values are read from."""
         return (shape[-1],) * 3
 
-    def deviations(self, shape) -> tuple[float, float, float, float]:
+    def deviations(self, shape: Shape) -> tuple[float, float, float, float]:
         """Standard deviations that the kernels of query, key, value and output start with."""
         return (self.initializer, self.initializer, self.initializer, self.output_initializer)
 
-    def split(self, x, size: int | None = None) -> Tensor:
+    def split(self, x: Tensor, size: int | None = None) -> Tensor:
         """[B, S, N*D] -> [B, N, S, D]; `size` is D where it is not that of queries and keys."""
         x = reshape(x, (*ops.shape(x)[:2], self.heads, size or self.head_size))
         return ops.transpose(x, (0, 2, 1, 3))
 
     def call(
-        self, x, bias=None, source=None, value=None, training=False, scoring=None, queries=False, cache=None, **at
+        self,
+        x: Tensor,
+        bias: Tensor = None,
+        source: Tensor = None,
+        value: Tensor = None,
+        training: bool = False,
+        scoring: Any = None,
+        queries: Queries | bool = False,
+        cache: Any = None,
+        **at: Any,
     ) -> tuple[Tensor, Tensor]:
         # by their names: Keras refuses tensors and texts in one dict; False: a caller that knows no queries
         at |= {} if scoring is None else {"scoring": scoring}
@@ -209,7 +222,7 @@ class Attention(keras.layers.Layer):
         """What heads give, some rows after the other: [B, N, Q, D], [B, N, K, D] twice -> [B, Q, N*D]."""
         dtype = keras.backend.standardize_dtype(value.dtype)
 
-        def attended(query, key, value, bias, drawn) -> Tensor:
+        def attended(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, drawn: Tensor) -> Tensor:
             scores = self.scores(self.split(query), self.split(key))
             weights = attention_weights(scores, bias, drawn, rate=self.rate, dtype=dtype)
             return self.joined(self.weighted(weights, self.split(value, self.value_size)))

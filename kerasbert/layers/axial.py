@@ -2,12 +2,12 @@
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import gather
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.random import Dropout
@@ -42,11 +42,11 @@ class AxialPositions(keras.layers.Layer):
         are dropped, as in transformers. Trainable weights: a * widths[0] + b * widths[1].
     """
 
-    def __init__(self, spec: "ReformerSpec", **kwargs) -> None:
+    def __init__(self, spec: "ReformerSpec", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.spec = spec
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         (a, b), widths = self.spec.axial.shape, self.spec.axial_widths
         # one for each: an initializer gives the same numbers again
         normal = functools.partial(keras.initializers.RandomNormal, stddev=self.spec.axial.initializer)
@@ -55,7 +55,7 @@ class AxialPositions(keras.layers.Layer):
         self.dropout = Dropout(self.spec.dropout, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
 
-    def call(self, x, position_ids, training=False) -> Tensor:
+    def call(self, x: Tensor, position_ids: Tensor, training: bool = False) -> Tensor:
         columns = self.spec.axial.shape[1]
         row, column = position_ids // columns, position_ids % columns
         parts = [gather(self.row_table[:, 0], row), gather(self.column_table[0], column)]
@@ -69,11 +69,11 @@ class AxialPositions(keras.layers.Layer):
 class ReformerEmbeddings(keras.layers.Layer):
     """Tokens and positions, dropped separately, not normalised: token_ids [B, S] -> [B, S, H]."""
 
-    def __init__(self, spec: "ReformerSpec", **kwargs) -> None:
+    def __init__(self, spec: "ReformerSpec", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.spec = spec
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         width = spec.embeddings.width
         assert width is not None
@@ -87,7 +87,9 @@ class ReformerEmbeddings(keras.layers.Layer):
         for layer in (self.tokens, self.positions, self.dropout, self.positions_dropout):
             layer.build()
 
-    def call(self, token_ids, segment_ids=None, position_ids=None, training=False) -> Tensor:
+    def call(
+        self, token_ids: Tensor, segment_ids: Tensor = None, position_ids: Tensor = None, training: bool = False
+    ) -> Tensor:
         x = self.dropout(self.tokens(token_ids), training=training)
         if position_ids is None:
             position_ids = ops.expand_dims(ops.arange(ops.shape(token_ids)[1], dtype="int32"), 0)

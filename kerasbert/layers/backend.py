@@ -121,7 +121,7 @@ def permute(x: Tensor, order: Tensor, undo: Tensor) -> Tensor:
         return permute_plainly(x, order)
     same = len(x.shape) == 4
 
-    def gather_rows(x, index) -> Tensor:
+    def gather_rows(x: Tensor, index: Tensor) -> Tensor:
         if len(x.shape) == 5:
             return tf.gather(x, index, batch_dims=3)
         rows, heads, rounds, length = ops.shape(index)
@@ -129,8 +129,8 @@ def permute(x: Tensor, order: Tensor, undo: Tensor) -> Tensor:
         return reshape(flat, (rows, heads, rounds, length, x.shape[-1]))
 
     @tf.custom_gradient
-    def call(x):
-        def gradient(upstream) -> Tensor:
+    def call(x: Tensor) -> tuple[Tensor, Callable]:
+        def gradient(upstream: Tensor) -> Tensor:
             found = gather_rows(upstream, undo)
             return tf.reduce_sum(found, axis=2) if same else found
 
@@ -254,10 +254,10 @@ def softmax(scores: Tensor, dtype: str) -> Tensor:
 
 def _rounded_softmax(dtype: str) -> Tensor:
     @ops.custom_gradient
-    def call(scores):
+    def call(scores: Tensor) -> tuple[Tensor, Callable]:
         rounded = ops.cast(ops.softmax(scores, axis=-1), dtype)
 
-        def gradient(upstream) -> Tensor:
+        def gradient(upstream: Tensor) -> Tensor:
             p, g = ops.cast(rounded, "float32"), ops.cast(upstream, "float32")
             return p * (g - ops.sum(p * g, axis=-1, keepdims=True))
 
@@ -294,7 +294,7 @@ def scan(
     arrays = [tf.TensorArray(x.dtype, length, element_shape=x.shape[1:]).unstack(x) for x in inputs]
     results = tuple(tf.TensorArray(x.dtype, length, element_shape=x.shape) for x in outputs)
 
-    def step(count, results, state):
+    def step(count: Tensor, results: Sequence[tf.TensorArray], state: Sequence[Tensor]) -> tuple:
         place = length - 1 - count if reverse else count
         found, after = body([array.read(place) for array in arrays], list(state))
         for one, other in zip(after, state, strict=True):

@@ -5,6 +5,7 @@ not go to HBM and back. Differs: a block is of whole rows, so that each softmax 
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from keras import ops
 
@@ -57,18 +58,18 @@ def by_rows(
     cut = [i for i, x in enumerate(constants) if x is not None and x.shape[0] != 1]
     folded = [fold(constants[i]) for i in cut]
 
-    def block(arrays, told) -> Tensor:
+    def block(arrays: Sequence[Tensor], told: Sequence[Tensor]) -> Tensor:
         by_place = dict(zip(cut, told, strict=True))
         return fn(*arrays, *(by_place.get(i, x) for i, x in enumerate(constants)))
 
     @tf.custom_gradient
-    def call(*arrays):
+    def call(*arrays: Any) -> tuple[Tensor, Callable]:
         n = len(arrays)
         blocks, like = [fold(x) for x in arrays], tf.zeros((rows, *shape), arrays[-1].dtype)
         (y,), _ = scan(lambda x, state: ([block(x[:n], x[n:])], ()), [*blocks, *folded], [], [like])
 
-        def gradient(upstream) -> list[Tensor]:
-            def body(x, state):
+        def gradient(upstream: Tensor) -> list[Tensor]:
+            def body(x: Sequence[Tensor], state: Sequence[Tensor]) -> list:
                 return gradients(lambda *arrays: [block(arrays, x[:-1])], state, x[-1:])
 
             found = _replaced(body, [*folded, fold(upstream)], blocks)
@@ -91,7 +92,7 @@ def _replaced(
     unstacked = lambda x: tf.TensorArray(x.dtype, count, element_shape=x.shape[1:], clear_after_read=False).unstack(x)  # noqa: E731
     told = [unstacked(x) for x in inputs]
 
-    def step(place, *state) -> tuple:
+    def step(place: Tensor, *state: tf.TensorArray) -> tuple:
         found = body([x.read(place) for x in told], [x.read(place) for x in state])
         return place + 1, *(x.write(place, y) for x, y in zip(state, found, strict=True))
 

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -67,7 +67,7 @@ def fused(fn: Callable | None = None, *, constant: tuple[int, ...] = (), by_hand
         return functools.partial(fused, constant=constant, by_hand=by_hand)
 
     @functools.wraps(fn)
-    def call(*arrays, **static):
+    def call(*arrays: Tensor, **static: Any) -> Any:
         if not _fusion:
             return fn(*arrays, **static)
         tensors = [None if x is None else tf.convert_to_tensor(x) for x in arrays]
@@ -109,7 +109,7 @@ def differentiated(x: Tensor) -> bool:
     return record.should_record_backprop([x])
 
 
-def _whole(arrays, kinds: tuple) -> list[Tensor]:
+def _whole(arrays: Sequence[Tensor], kinds: tuple) -> list[Tensor]:
     """The arrays of a call with the None among them that `kinds` tells of."""
     left = iter(arrays)
     return [None if kind is None else next(left) for kind in kinds]
@@ -128,8 +128,8 @@ def _compiled(fn: Callable, kinds: tuple, static: tuple, by_hand: ByHand | None)
     places: list[int | None] = []
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
-    def forward(*arrays):
-        arrays = _whole(arrays, kinds)
+    def forward(*given: Tensor) -> tuple[Any, list[Tensor]]:
+        arrays = _whole(given, kinds)
         with fusion(False):
             y, kept = part.forward(*arrays, **settings)
         # a compiled function would give a copy
@@ -138,20 +138,20 @@ def _compiled(fn: Callable, kinds: tuple, static: tuple, by_hand: ByHand | None)
         return y, [one for one, place in zip(kept, places) if place is None]
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
-    def backward(upstream, kept, types):
+    def backward(upstream: Any, kept: Sequence[Tensor], types: Sequence[str]) -> list[Tensor]:
         assert part.backward is not None  # `_with_gradient` of objectives.lm_loss gives the gradient itself
         with fusion(False):
             found = part.backward(upstream, *kept, **settings)
         return [ops.cast(found[i], type) for i, type in zip(wanted, types)]
 
     @tf.custom_gradient
-    def call(*arrays):
+    def call(*arrays: Tensor) -> tuple[Any, Callable]:
         (y, more), own = forward(*arrays), _whole(arrays, kinds)
         left, there = iter(more), [*own, *tf.nest.flatten(y)]
         kept = [next(left) if place is None else there[place] for place in places]
         types = tuple(own[i].dtype.name for i in wanted)
 
-        def gradient(*upstream) -> list[Tensor]:
+        def gradient(*upstream: Any) -> list[Tensor]:
             found = backward(upstream[0] if len(upstream) == 1 else upstream, kept, types)
             by_position = dict(zip(wanted, found))
             for i, one in by_position.items():  # TensorFlow would take one of another shape
@@ -166,10 +166,10 @@ def _compiled(fn: Callable, kinds: tuple, static: tuple, by_hand: ByHand | None)
 def _automatic(fn: Callable, wanted: list[int]) -> ByHand:
     """The gradient that TensorFlow makes of `fn`, by the arrays at these positions; only they are kept."""
 
-    def forward(*arrays, **settings):
+    def forward(*arrays: Tensor, **settings: Any) -> tuple[Any, tuple[Tensor, ...]]:
         return fn(*arrays, **settings), arrays
 
-    def backward(upstream, *arrays, **settings):
+    def backward(upstream: Tensor, *arrays: Tensor, **settings: Any) -> tuple[Tensor | None, ...]:
         watched = [arrays[i] for i in wanted]
         with tf.GradientTape() as tape:
             tape.watch(watched)

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import TENSORFLOW, on_tpu
@@ -49,8 +50,8 @@ def recompute(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
     from tensorflow.compiler.tf2xla.python import xla
 
     @tf.custom_gradient
-    def call(*arrays):
-        def gradient(upstream, variables=()) -> tuple[list[Tensor], list[Tensor]]:
+    def call(*arrays: Any) -> tuple[Tensor, Callable]:
+        def gradient(upstream: Tensor, variables: Sequence[Tensor] = ()) -> tuple[list[Tensor], list[Tensor]]:
             # without the barrier the compiler would see the same operations twice and keep the first
             again = [xla.optimization_barrier(x)[0] for x in arrays]
             with tf.GradientTape() as tape:
@@ -74,7 +75,7 @@ def in_own_type(x: Tensor) -> Tensor:
     from tensorflow.compiler.tf2xla.python import xla
 
     @tf.custom_gradient
-    def call(x):
+    def call(x: Tensor) -> tuple[Tensor, Callable]:
         return tf.identity(x), lambda upstream: xla.optimization_barrier(upstream)[0]
 
     return call(x)

@@ -4,6 +4,7 @@ On Keras' other backends the gradients are ordinary ones, and pieces follow each
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from keras import ops
 
@@ -34,7 +35,7 @@ def reversible(halves: Sequence[Tensor], a: Tensor, b: Tensor) -> tuple[Tensor, 
     counts, on = [len(half.weights) for half in halves], fusing()
 
     @tf.custom_gradient
-    def call(a, b, *weights) -> tuple:
+    def call(a: Tensor, b: Tensor, *weights: Any) -> tuple:
         left = iter(weights)
         own = [[next(left) for _ in range(count)] for count in counts]
         draws = []
@@ -46,7 +47,7 @@ def reversible(halves: Sequence[Tensor], a: Tensor, b: Tensor) -> tuple[Tensor, 
                 a, b = b, a + tf.cast(y, a.dtype)
                 draws.append(drawn)
 
-        def gradient(of_a, of_b, variables=()):
+        def gradient(of_a: Tensor, of_b: Tensor, variables: Sequence[Tensor] = ()) -> tuple | list:
             x, y, found = a, b, []
             with fusion(on):
                 for half, tensors, drawn in reversed(list(zip(halves, own, draws, strict=True))):
@@ -78,7 +79,7 @@ def _half_gradient(
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """half(x), the gradient by x, and those by its weights; piece after piece."""
 
-    def step(first, total, piece, upstream):
+    def step(first: int, total: list[Tensor], piece: Tensor, upstream: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch([piece, *weights])
             y = half.again(piece, weights, drawn, first)
@@ -123,7 +124,7 @@ def loop_of_pieces(
         return [ops.concatenate(parts, axis=1)[:, :length] for parts in zip(*found)], list(total)
     rows, width = tf.shape(arrays[0])[0], arrays[0].shape[2]
 
-    def body(i, first, buffers, total):
+    def body(i: Tensor, first: Tensor, buffers: list[tf.TensorArray], total: list[Tensor]) -> tuple:
         pieces = [tf.slice(x, [0, first, 0], [rows, size, width]) for x in arrays]
         for piece in pieces:
             piece.set_shape((arrays[0].shape[0], size, width))

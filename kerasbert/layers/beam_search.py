@@ -129,7 +129,7 @@ class _Search:
         if count == 1:
             return self.written(first, state, known)
 
-        def spread(x) -> Tensor:
+        def spread(x: Tensor) -> Tensor:
             return ops.repeat(x, count, axis=0)
 
         numbers = ops.arange(ops.shape(first)[0], dtype="int32") if self.rows is None else ops.cast(self.rows, "int32")
@@ -150,10 +150,10 @@ class _Search:
         at |= {"state": {name: value for name, value in state.items() if name not in fixed}}
         at |= known
 
-        def going(at) -> Tensor:
+        def going(at: dict[str, Tensor]) -> Tensor:
             return ops.logical_and(at["step"] < length, ops.any(at["open"]))
 
-        def body(at):
+        def body(at: dict[str, Tensor]) -> dict[str, Tensor]:
             logits, state = self.step(at["token"], self.column + at["step"], fixed | at["state"])
             return self.chosen(at, logits) | {"state": {name: state[name] for name in at["state"]}}
 
@@ -285,14 +285,14 @@ class _Beams(_Search):
     ended here (transformers' early_stopping=False).
     """
 
-    def last(self, step) -> Tensor:
+    def last(self, step: Tensor) -> Tensor:
         now = super().last(step)
         return ops.repeat(now, self.decoding.beams, axis=0) if "max_tokens" in self.asked else now
 
     def run(self, first: Tensor, state: Mapping[str, Tensor], known: Mapping[str, object]) -> dict[str, Tensor]:
         rows, count, length = ops.shape(first)[0], self.decoding.beams, self.decoding.max_new_tokens
 
-        def spread(x) -> Tensor:
+        def spread(x: Tensor) -> Tensor:
             return ops.repeat(x, count, axis=0)
 
         if self.decoding.coverage_penalty and f"{FIXED}mask" in state:
@@ -314,10 +314,10 @@ class _Beams(_Search):
         }
         at |= {name: spread(value) for name, value in known.items()}
 
-        def going(at) -> Tensor:
+        def going(at: dict[str, Tensor]) -> Tensor:
             return ops.logical_and(at["step"] < length, ops.any(at["open"]))
 
-        def body(at):
+        def body(at: dict[str, Tensor]) -> dict[str, Tensor]:
             logits, state = self.step(at["token"], self.column + at["step"], fixed | at["state"])
             return self.continued(at, logits, {name: state[name] for name in at["state"]})
 

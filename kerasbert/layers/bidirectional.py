@@ -1,14 +1,16 @@
 """Recurrent layers that read a text in both directions, and label scores on top of a stack of them."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import keras
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.heads import LabelHead
 from kerasbert.layers.random import Dropout
-from kerasbert.layers.recurrent import CELLS, State
+from kerasbert.layers.recurrence import State
+from kerasbert.layers.recurrent import CELLS
 
 WAYS = ("forward", "backward")
 
@@ -24,12 +26,12 @@ class Bidirectional(keras.layers.Layer):
     Trainable weights: those of two layers.
     """
 
-    def __init__(self, units: int, cell: str = "lstm", **kwargs) -> None:
+    def __init__(self, units: int, cell: str = "lstm", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         policy = {"dtype": self.dtype_policy}
         self.ways = [CELLS[cell](units, reverse=name == "backward", name=name, **policy) for name in WAYS]
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         for layer in self.ways:
             layer.build(shape)
         self.built = True
@@ -41,7 +43,7 @@ class Bidirectional(keras.layers.Layer):
         found = [layer(x, padding_mask, begins=begin) for layer, begin in zip(self.ways, begins, strict=True)]
         return ops.concatenate([y for y, _ in found], axis=-1), [state for _, state in found]
 
-    def call(self, x, padding_mask=None, begins=(None, None)) -> Tensor:
+    def call(self, x: Tensor, padding_mask: Tensor = None, begins: Tensor = (None, None)) -> Tensor:
         return self.read(x, padding_mask, begins)[0]
 
 
@@ -78,21 +80,21 @@ class BiLSTMHead(LabelHead):
     """
 
     def __init__(
-        self, labels: int, units: int, layers: int = 1, initializer: float = 0.02, dropout: float = 0.0, **kwargs
+        self, labels: int, units: int, layers: int = 1, initializer: float = 0.02, dropout: float = 0.0, **kwargs: Any
     ) -> None:
         super().__init__(labels, initializer, dropout, **kwargs)
         self.units, policy = units, {"dtype": self.dtype_policy}
         self.recurrent = [Bidirectional(units, name=f"lstm_{i}", **policy) for i in range(layers)]
         self.dropouts = [Dropout(dropout, name=f"dropout_{i}", **policy) for i in range(layers)]
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         for layer, dropout in zip(self.recurrent, self.dropouts, strict=True):
             layer.build(shape)
             dropout.build()
             shape = (*shape[:-1], 2 * self.units)
         super().build(shape)
 
-    def call(self, x, padding_mask=None, training=False) -> Tensor:
+    def call(self, x: Tensor, padding_mask: Tensor = None, training: bool = False) -> Tensor:
         for layer, dropout in zip(self.recurrent, self.dropouts, strict=True):
             x = layer(dropout(x, training=training), padding_mask)
         return super().call(x, training=training)

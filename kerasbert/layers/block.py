@@ -1,11 +1,12 @@
 """One transformer layer, and the one function that maps a Spec to it."""
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
 
 from kerasbert.adaptation import Adapters
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.adapter import Adapter
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.context import Context
@@ -48,19 +49,19 @@ class Block(keras.layers.Layer):
     def __init__(
         self,
         *,
-        heads,
-        head_size,
-        width,
-        activation,
-        dropout,
-        attention_dropout,
-        epsilon,
-        initializer,
-        output_initializer=None,
-        use_bias=True,
-        adapters=None,
-        layer=0,
-        **kwargs,
+        heads: int,
+        head_size: int,
+        width: int,
+        activation: str,
+        dropout: float,
+        attention_dropout: float,
+        epsilon: float,
+        initializer: float,
+        output_initializer: float | None = None,
+        use_bias: bool = True,
+        adapters: Adapters | None = None,
+        layer: int = 0,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.layer = layer
@@ -81,7 +82,7 @@ class Block(keras.layers.Layer):
             "layer": layer,
         }
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         at, kwargs = self.settings, {"dtype": self.dtype_policy}
         settings = at["initializer"], at["output_initializer"]
         # by its own default a part may do without
@@ -102,7 +103,7 @@ class Block(keras.layers.Layer):
                 layer.build(shape)
         self.build_adapters(shape, "attention", "feedforward")
 
-    def build_adapters(self, shape, *sublayers: str) -> None:
+    def build_adapters(self, shape: Shape, *sublayers: str) -> None:
         """One behind each sublayer, where there are any; `shape` is that of their results."""
         parts = self.settings["adapters"]
         for sublayer in sublayers if parts.width else ():
@@ -126,7 +127,7 @@ class Block(keras.layers.Layer):
             return y
         return y + self.pal(x, context=context, training=training)
 
-    def call(self, x, context=None, training=False) -> tuple[Tensor, Tensor]:
+    def call(self, x: Tensor, context: Context | None = None, training: bool = False) -> tuple[Tensor, Tensor]:
         context, told = context or Context(), x
         source, x = context.keys(x), context.rows(x)
         y, probabilities = self.attention(x, context.bias, source, training=training, **context.at)
@@ -145,7 +146,7 @@ class PreNormBlock(Block):
     The sum of the sublayers is never normalised: whoever stacks such layers does it once, at the end.
     """
 
-    def call(self, x, context=None, training=False) -> tuple[Tensor, Tensor]:
+    def call(self, x: Tensor, context: Context | None = None, training: bool = False) -> tuple[Tensor, Tensor]:
         context, told = context or Context(), x
         y = self.attention_norm(x)
         source = y if context.memory is None else self.attention_norm(context.keys(x))
@@ -156,7 +157,7 @@ class PreNormBlock(Block):
         return x + self.feedforward_dropout(y, training=training), probabilities
 
 
-def stack(spec: Spec, kind: Callable | None = None, **kwargs) -> list[Block]:
+def stack(spec: Spec, kind: Callable | None = None, **kwargs: Any) -> list[Block]:
     """The built blocks of a Spec; shared weights are the first one's (ALBERT: Lan et al., 2020, section 3.1).
 
     Args:
@@ -183,7 +184,7 @@ def stack(spec: Spec, kind: Callable | None = None, **kwargs) -> list[Block]:
     return blocks
 
 
-def block(spec: Spec, layer: int, kind: Callable = Block, **kwargs) -> Block:
+def block(spec: Spec, layer: int, kind: Callable = Block, **kwargs: Any) -> Block:
     """The block of one layer of a Spec; a family's own class is passed as `kind`."""
     attention = spec.attention
     return kind(
@@ -203,7 +204,7 @@ def block(spec: Spec, layer: int, kind: Callable = Block, **kwargs) -> Block:
     )
 
 
-def pal(spec: Spec, first: ProjectedAttention | None = None, **kwargs) -> ProjectedAttention:
+def pal(spec: Spec, first: ProjectedAttention | None = None, **kwargs: Any) -> ProjectedAttention:
     """The projected attention layer beside a block of a Spec; its projections are the first one's."""
     dropout = spec.dropout if spec.attention.dropout is None else spec.attention.dropout
     size = spec.pals.width // spec.pals.heads

@@ -6,6 +6,7 @@ its square. A row of at most (5 + 2r) c tokens has full attention, as in transfo
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -129,12 +130,20 @@ class SparseAttention(Attention):
         blocks but the first and the last; [B, N, Q, S] where the row asks for all scores; None of a length that is not known.
     """
 
-    def __init__(self, *args, sparse: Sparse, longest: int, seed: int, **kwargs) -> None:
+    def __init__(self, *args: Any, sparse: Sparse, longest: int, seed: int, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.sparse, self.longest, self.seed = sparse, longest, seed
 
     def call(
-        self, x, bias=None, source=None, value=None, training=False, scoring=None, queries=None, **at
+        self,
+        x: Tensor,
+        bias: Tensor = None,
+        source: Tensor = None,
+        value: Tensor = None,
+        training: bool = False,
+        scoring: Any = None,
+        queries: Queries = None,
+        **at: Any,
     ) -> tuple[Tensor, Tensor | None]:
         if scoring is None or isinstance(queries, str):  # the first block sees all
             return super().call(x, bias, source, value, training, **at)

@@ -5,6 +5,7 @@ T5, umT5 and MPNet read it.
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -82,7 +83,9 @@ class DistanceTable(Table):
     Trainable weights: buckets*N, `table`.
     """
 
-    def __init__(self, settings: Buckets, heads: int, initializer: float, both_sides: bool = True, **kwargs) -> None:
+    def __init__(
+        self, settings: Buckets, heads: int, initializer: float, both_sides: bool = True, **kwargs: Any
+    ) -> None:
         super().__init__(settings.buckets, heads, initializer, **kwargs)
         self.settings, self.both_sides = settings, both_sides
 

@@ -1,9 +1,11 @@
 """Scores between the labels of neighbours: a linear-chain conditional random field."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import fused
 
 
@@ -22,22 +24,22 @@ class CRF(keras.layers.Layer):
 
     of_labels = True  # it reads no vectors: a student takes its teacher's as it is
 
-    def __init__(self, labels: int, **kwargs) -> None:
+    def __init__(self, labels: int, **kwargs: Any) -> None:
         super().__init__(dtype="float32", **kwargs)
         self.labels = labels
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         self.transitions = self.add_weight(shape=(self.labels, self.labels), initializer="zeros", name="transitions")
         self.start = self.add_weight(shape=(self.labels,), initializer="zeros", name="start")
         self.end = self.add_weight(shape=(self.labels,), initializer="zeros", name="end")
 
-    def call(self, emissions, labels, weights) -> Tensor:
+    def call(self, emissions: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
         transitions, start, end = (ops.convert_to_tensor(each) for each in (self.transitions, self.start, self.end))
         return nats(ops.cast(emissions, "float32"), transitions, start, end, labels, ops.cast(weights, "float32"))
 
 
 @fused(constant=(5,))
-def nats(emissions, transitions, start, end, labels, weights) -> Tensor:
+def nats(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
     """As `CRF`'s call, of its weights.
 
     The forward recursion (Lafferty et al., section 4) over the tokens, of all paths' scores less that of the right path: the
@@ -51,7 +53,7 @@ def nats(emissions, transitions, start, end, labels, weights) -> Tensor:
         ops.swapaxes(each, 0, 1) for each in (emissions, right, scored[:, :, None], first[:, :, None])
     )
 
-    def step(t, carry):
+    def step(t: Tensor, carry: Tensor) -> tuple[Tensor, Tensor]:
         paths, last = carry[:, :count], carry[:, count:]
         before = ops.where(first[t], start, ops.logsumexp(paths[:, :, None] + transitions, axis=1))
         own = ops.where(first[t], start, ops.matmul(last, transitions))

@@ -1,6 +1,6 @@
 """One layer of a decoder: a block with a second attention, which reads what an encoder gives."""
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.block import Block
 from kerasbert.layers.context import Context
@@ -19,7 +19,7 @@ class DecoderBlock(Block):
 
     cross_attention_class: type = Attention
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         super().build(shape)
         at, kwargs = self.settings, {"dtype": self.dtype_policy}
         sizes = at["heads"], at["head_size"], at["attention_dropout"], at["initializer"], at["output_initializer"]
@@ -32,7 +32,7 @@ class DecoderBlock(Block):
             layer.build(shape)
         self.build_adapters(shape, "cross_attention")
 
-    def call(self, x, context: Context, training=False) -> tuple[Tensor, Tensor, Tensor]:
+    def call(self, x: Tensor, context: Context, training: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         told, source, x = x, context.keys(x), context.rows(x)
         y, probabilities = self.attention(x, context.bias, source, training=training, **context.at)
         y = self.adapted("attention", y, told, context, training)
@@ -50,7 +50,7 @@ class DecoderBlock(Block):
 class PreNormDecoderBlock(DecoderBlock):
     """Transformer decoder layer with the norms in front of its sublayers, as `PreNormBlock`."""
 
-    def call(self, x, context: Context, training=False) -> tuple[Tensor, Tensor, Tensor]:
+    def call(self, x: Tensor, context: Context, training: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         told, y = x, self.attention_norm(x)
         source = y if context.memory is None else self.attention_norm(context.keys(x))
         x, y = context.rows(x), context.rows(y)

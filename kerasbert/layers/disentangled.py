@@ -11,11 +11,12 @@ Differs: in equation (4) the position to content term has P(j, i). The released 
 """
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.backend import by_head, gather, look_up
 from kerasbert.layers.context import select
@@ -95,7 +96,13 @@ class DisentangledAttention(Attention):
     """
 
     def __init__(
-        self, *args, terms: tuple[str, ...] = TERMS, shared=False, key_bias=True, table_dropout=0.0, **kwargs
+        self,
+        *args: Any,
+        terms: tuple[str, ...] = TERMS,
+        shared: bool = False,
+        key_bias: bool = True,
+        table_dropout: float = 0.0,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.terms, self.shared, self.key_bias, self.table_rate = tuple(terms), shared, key_bias, table_dropout
@@ -103,7 +110,7 @@ class DisentangledAttention(Attention):
     def has_bias(self, name: str) -> bool:
         return self.use_bias and (self.key_bias or not name.endswith("key"))
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         super().build(shape)
         for name, term in (("position_key", C2P), ("position_query", P2C)):
             if term in self.terms and not self.shared:
@@ -115,15 +122,15 @@ class DisentangledAttention(Attention):
 
     def attend(
         self,
-        x,
-        key,
-        value,
-        bias=None,
-        training=False,
+        x: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None = None,
+        training: bool = False,
         *,
         scoring: Distances | None = None,
         queries: Queries = None,
-        **at,
+        **at: object,
     ) -> tuple:
         if self.terms:
             assert scoring is not None, "a disentangled attention needs scoring, Distances"

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import gather, look_up, on_tpu
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.initial import Normal
@@ -28,16 +28,16 @@ class Table(keras.layers.Layer):
     quantizer: Any = None  # see Linear
     added: Tensor = None  # see `adding`
 
-    def __init__(self, rows: int, width: int, initializer: float = 0.02, **kwargs) -> None:
+    def __init__(self, rows: int, width: int, initializer: float = 0.02, **kwargs: Any) -> None:
         # the rows that are read are cast, not the whole table
         super().__init__(autocast=False, **kwargs)
         self.rows, self.width, self.initializer = rows, width, initializer
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         normal = Normal(stddev=self.initializer)
         self.table = self.add_weight(shape=(self.rows, self.width), initializer=normal, name="table")
 
-    def call(self, ids) -> Tensor:
+    def call(self, ids: Tensor) -> Tensor:
         read = gather if self.quantizer is None else self.quantizer.gather
         table = ops.cast(self.table, self.compute_dtype) if on_tpu() else self.table
         if self.quantizer is None and self.rows <= FEW:
@@ -71,11 +71,11 @@ class Sinusoids(keras.layers.Layer):
         width: int d; where it is odd there is one sine more.
     """
 
-    def __init__(self, rows: int, width: int, **kwargs) -> None:
+    def __init__(self, rows: int, width: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rows, self.width = rows, width
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         sines = (self.width + 1) // 2
         angles = np.arange(self.rows)[:, None] / 10000 ** (2 * np.arange(sines) / self.width)
         cosines = np.cos(angles[:, : self.width - sines])
@@ -86,14 +86,14 @@ class Sinusoids(keras.layers.Layer):
         """All of them: [rows, width], as the weight of a Table."""
         return ops.convert_to_tensor(self.values, self.compute_dtype)
 
-    def call(self, ids) -> Tensor:
+    def call(self, ids: Tensor) -> Tensor:
         return gather(self.table, ids)
 
     def get_config(self) -> Json:
         return {**super().get_config(), "rows": self.rows, "width": self.width}
 
 
-def positions(spec: Spec, width: int, **kwargs) -> Table | Sinusoids | None:
+def positions(spec: Spec, width: int, **kwargs: Any) -> Table | Sinusoids | None:
     """The built layer `positions` of a Spec, or None where it has none: `embeddings.kind`."""
     if spec.embeddings.kind == "none":
         return None
@@ -117,11 +117,11 @@ class Embeddings(keras.layers.Layer):
 
     norm_class: type = LayerNorm
 
-    def __init__(self, spec: Spec, **kwargs) -> None:
+    def __init__(self, spec: Spec, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.spec = spec
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         parts, kwargs = self.spec.embeddings, {"dtype": self.dtype_policy}
         width = parts.width or self.spec.hidden
         self.tokens = Table(parts.vocabulary, width, self.spec.initializer, name="tokens", **kwargs)
@@ -142,14 +142,16 @@ class Embeddings(keras.layers.Layer):
             self.projection = Linear(self.spec.hidden, self.spec.initializer, name="projection", **kwargs)
             self.projection.build((None, None, width))
 
-    def call(self, token_ids, segment_ids=None, position_ids=None, training=False) -> Tensor:
+    def call(
+        self, token_ids: Tensor, segment_ids: Tensor = None, position_ids: Tensor = None, training: bool = False
+    ) -> Tensor:
         return self.finish(self.sum(token_ids, segment_ids, position_ids), training)
 
-    def sum(self, token_ids, segment_ids, position_ids) -> Tensor:
+    def sum(self, token_ids: Tensor, segment_ids: Tensor, position_ids: Tensor) -> Tensor:
         """The sum of the tables' rows: [B, S, E]."""
         return self.placed(self.tokens(token_ids), segment_ids, position_ids)
 
-    def placed(self, x, segment_ids, position_ids) -> Tensor:
+    def placed(self, x: Tensor, segment_ids: Tensor, position_ids: Tensor) -> Tensor:
         """x [B, S, E] with the vectors of segments and positions added."""
         parts = self.spec.embeddings
         if parts.segments:
@@ -162,12 +164,12 @@ class Embeddings(keras.layers.Layer):
             return x + self.positions.table[parts.offset : parts.offset + ops.shape(x)[1]]
         return x + self.positions(position_ids + parts.offset if parts.offset else position_ids)
 
-    def finish(self, x, training) -> Tensor:
+    def finish(self, x: Tensor, training: bool) -> Tensor:
         """Norm, dropout and, where E differs from H, the projection: [B, S, E] -> [B, S, H]."""
         x = self.normalise(x, training)
         return x if self.projection is None else self.projection(x)
 
-    def normalise(self, x, training) -> Tensor:
+    def normalise(self, x: Tensor, training: bool) -> Tensor:
         """Norm and dropout: [B, S, E] -> [B, S, E], what two networks with projections of their own may share."""
         if self.norm is None:
             return self.dropout(x, training=training)

@@ -18,14 +18,14 @@ named on the right.
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import keras
 from keras import ops
 
 from kerasbert import registry, text
 from kerasbert import spec as specs
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers import lora, visibility
 from kerasbert.layers.block import stack
 from kerasbert.layers.context import Context, Queries
@@ -55,14 +55,14 @@ class SpecModel(keras.Model):
 
     learned_vector = False  # whether it gives text_vector [B, H], a text's vector that its pretraining learned
 
-    def __init__(self, spec: "DataclassInstance", name: str = "encoder", **kwargs) -> None:
+    def __init__(self, spec: "DataclassInstance", name: str = "encoder", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.spec = cast(Spec, spec)  # a class whose settings are no Spec says what they are
         self.tokenizer: text.Tokenizer | None = None
         self.labels: Sequence[str] | None = None
         self.model_name: str | None = None  # family/size that it was built from
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         with lora.asked(self.spec.lora, self.path):
             self._build()
         self.built = True
@@ -76,7 +76,7 @@ class SpecModel(keras.Model):
         return super().get_config() | {"model": name, "spec": specs.to_dict(self.spec)}
 
     @classmethod
-    def from_config(cls, config) -> Self:
+    def from_config(cls, config: Json) -> Self:
         config = dict(config)
         name = config.pop("model")
         kind = type(registry.family(name.partition("/")[0]).spec)
@@ -84,16 +84,16 @@ class SpecModel(keras.Model):
         model.model_name = name
         return model
 
-    def build_from_config(self, config) -> None:
+    def build_from_config(self, config: Json) -> None:
         if not self.built:
             self.build()
 
-    def save_assets(self, dir_path) -> None:
+    def save_assets(self, dir_path: str) -> None:
         """Put the tokenizer beside the weights of a `.keras` file."""
         if self.tokenizer is not None:
             self.tokenizer.save(os.path.join(dir_path, "tokenizer"))
 
-    def load_assets(self, dir_path) -> None:
+    def load_assets(self, dir_path: str) -> None:
         """Take the tokenizer of a `.keras` file, where it holds one."""
         if os.path.isdir(folder := os.path.join(dir_path, "tokenizer")):
             self.tokenizer = text.load_tokenizer(folder)
@@ -138,7 +138,7 @@ class Encoder(SpecModel):
     label_activation: str | None = None  # of a hidden layer in the head of a task, where it reads no pooler
     token_label_activation: str | None = None  # the same of tokens' labels, and of the ends of an answer
 
-    def __init_subclass__(cls, **kwargs) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.open_lengths = vars(cls).get("open_lengths", False)
         serializable(cls)
@@ -179,12 +179,14 @@ class Encoder(SpecModel):
         visible = self.visible(inputs)
         return Context(None if visible is None else visibility.bias(visible))
 
-    def call(self, inputs, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
+    def call(
+        self, inputs: Tensor, training: bool = False, queries: Queries = None, attention: bool = False
+    ) -> dict[str, Tensor]:
         self.check(inputs)
         return self.run(inputs, self.context(inputs), training, queries, attention)
 
     def run(
-        self, inputs, context: Context, training=False, queries: Queries = None, attention=False
+        self, inputs: Tensor, context: Context, training: bool = False, queries: Queries = None, attention: bool = False
     ) -> dict[str, Tensor]:
         """As `call`, with what the blocks are told."""
         x = inputs["embedded"] if "embedded" in inputs else self.embed(inputs, training)

@@ -3,13 +3,14 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 from keras import ops
 
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
-from kerasbert.inputs import PAD, Input, Tensor
+from kerasbert.inputs import PAD, Input, Shape, Tensor
 from kerasbert.layers import visibility
 from kerasbert.layers.block import Block, PreNormBlock, stack
 from kerasbert.layers.cache import COVERAGE, FIXED, Cache, columns, empty, places_of
@@ -101,12 +102,12 @@ class Stack(keras.layers.Layer):
         kind: Callable,
         norm_class: type = LayerNorm,
         embeddings_norm: bool = False,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.spec, self.kind, self.norm_class, self.normalised = spec, kind, norm_class, embeddings_norm
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         spec, kwargs, shape = self.spec, {"dtype": self.dtype_policy}, (None, None, self.spec.hidden)
         self.positions = positions(spec, spec.hidden, **kwargs)
         self.embeddings_norm = self.norm = None
@@ -135,7 +136,9 @@ class Stack(keras.layers.Layer):
         """What these blocks are told beside; a paper adds what its scores read."""
         return context
 
-    def call(self, x, context: Context, position_ids=None, training=False) -> dict[str, Tensor]:
+    def call(
+        self, x: Tensor, context: Context, position_ids: Tensor = None, training: bool = False
+    ) -> dict[str, Tensor]:
         x = self.embed(x, position_ids, training)
         whole = dataclasses.replace(context, queries=None, position_ids=position_ids)
         whole = self.context(whole, ops.shape(x)[1])
@@ -181,7 +184,7 @@ class EncoderDecoder(SpecModel):
     first_token = "pad"  # what the decoder starts with: the tokenizer's `pad_id`
     spec: EncoderDecoderSpec
 
-    def __init_subclass__(cls, **kwargs) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
@@ -276,7 +279,9 @@ class EncoderDecoder(SpecModel):
             after[COVERAGE] += ops.mean(outputs["cross_attention"][-1], axis=(1, 2))
         return ops.squeeze(self.logits(outputs["sequence"]), 1), after
 
-    def call(self, inputs, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
+    def call(
+        self, inputs: Tensor, training: bool = False, queries: Queries = None, attention: bool = False
+    ) -> dict[str, Tensor]:
         self.check(inputs)
         source = self.encode(inputs, training)
         outputs = self.decode(inputs, source["sequence"], training, queries)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers import lora
 from kerasbert.layers.backend import affine, fused, gelu, on_tpu, project
 from kerasbert.layers.backend_fused import ByHand, column_sums, with_derivative
@@ -24,20 +24,22 @@ ACTIVATIONS = {
 GATED = "gated_"  # before the name of an activation: a gated linear unit
 
 
-def _activate_forward(x, bias, *, activation) -> tuple:
+def _activate_forward(x: Tensor, bias: Tensor, *, activation: str) -> tuple:
     """The derivative shares most of its work with the activation; it is kept instead of x, in the type of x."""
     inner = ops.cast(x if bias is None else x + bias, "float32")
     y, derivative = with_derivative(ACTIVATIONS[activation], inner)
     return ops.cast(y, x.dtype), (ops.cast(derivative, x.dtype), bias)
 
 
-def _activate_backward(upstream, derivative, bias, *, activation):
+def _activate_backward(
+    upstream: Tensor, derivative: Tensor, bias: Tensor, *, activation: str
+) -> tuple[Tensor, Tensor | None]:
     found = ops.cast(upstream, "float32") * ops.cast(derivative, "float32")
     return found, None if bias is None else column_sums(found)
 
 
 @fused(by_hand=ByHand(_activate_forward, _activate_backward))
-def activate(x, bias, *, activation: str) -> Tensor:
+def activate(x: Tensor, bias: Tensor, *, activation: str) -> Tensor:
     """activation(x + bias), or activation(x) where there is no bias."""
     return ACTIVATIONS[activation](x if bias is None else x + bias)
 
@@ -58,13 +60,13 @@ class Linear(keras.layers.Layer):
         None  # what computes x @ kernel + bias instead, in a model that is trained for int8 (layers.quantizer)
     )
 
-    def __init__(self, width: int, initializer: float = 0.02, use_bias: bool = True, **kwargs) -> None:
+    def __init__(self, width: int, initializer: float = 0.02, use_bias: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.width = width
         self.initializer = initializer
         self.use_bias = use_bias
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         normal = Normal(stddev=self.initializer)
         self.kernel = self.add_weight(shape=(shape[-1], self.width), initializer=normal, name="kernel")
         self.bias = None
@@ -78,7 +80,7 @@ class Linear(keras.layers.Layer):
             self.lora_a = self.add_weight(shape=(shape[-1], rank), initializer=uniform, name="lora_a")
             self.lora_b = self.add_weight(shape=(rank, self.width), initializer="zeros", name="lora_b")
 
-    def call(self, x, activation=None) -> Tensor:
+    def call(self, x: Tensor, activation: str | None = None) -> Tensor:
         if self.quantizer is not None:
             bias = ops.zeros((self.width,), self.compute_dtype) if self.bias is None else self.bias
             x = self.quantizer.linear(x, self.merged(), bias)
@@ -101,7 +103,7 @@ class Linear(keras.layers.Layer):
             return self.kernel
         return self.kernel + ops.matmul(self.lora_a, self.lora_b) * self.lora[1]
 
-    def compute_output_shape(self, shape) -> tuple[int | None, ...]:
+    def compute_output_shape(self, shape: Shape) -> tuple[int | None, ...]:
         return (*shape[:-1], self.width)
 
     def get_config(self) -> Json:
@@ -131,7 +133,7 @@ class FeedForward(keras.layers.Layer):
         output_initializer: float | None = None,
         use_bias: bool = True,
         dropout: float = 0.0,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.gated, self.activation = activation.startswith(GATED), activation.removeprefix(GATED)
@@ -141,11 +143,11 @@ class FeedForward(keras.layers.Layer):
         self.width, self.initializer, self.output_initializer = width, initializer, output_initializer or initializer
         self.use_bias, self.rate = use_bias, dropout
 
-    def deviations(self, shape) -> tuple[float, float]:
+    def deviations(self, shape: Shape) -> tuple[float, float]:
         """Standard deviations that the kernels of the inner maps and of the outer one start with."""
         return self.initializer, self.output_initializer
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         kwargs, (inner, outer) = {"use_bias": self.use_bias, "dtype": self.dtype_policy}, self.deviations(shape)
         for name in ("gate", "linear") if self.gated else ("inner",):
             setattr(self, name, Linear(self.width, inner, name=name, **kwargs))
@@ -155,7 +157,7 @@ class FeedForward(keras.layers.Layer):
         self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
 
-    def call(self, x, training=False) -> Tensor:
+    def call(self, x: Tensor, training: bool = False) -> Tensor:
         key, first = self.dropout.key(x, training), self.gate if self.gated else self.inner
         linear = (self.linear(x),) if self.gated else ()
         if on_tpu():  # what is cheap to repeat is not kept
@@ -163,7 +165,7 @@ class FeedForward(keras.layers.Layer):
             return recompute(lambda y, *by: self._finish(activate(y), by, key))(first(x), *linear)
         return self._finish(first(x, activation=self.activation), linear, key)
 
-    def _finish(self, y, linear, key) -> Tensor:
+    def _finish(self, y: Tensor, linear: Tensor, key: Tensor) -> Tensor:
         """The outer map of what the first one gives, times what the gate opens for, if there is one."""
         return self.outer(drop(y * linear[0] if linear else y, key, self.rate))
 

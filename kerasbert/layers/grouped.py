@@ -1,5 +1,7 @@
 """Grouped-query attention (Ainslie et al., 2023, section 2.2)."""
 
+from typing import Any
+
 from keras import ops
 
 from kerasbert.inputs import Tensor
@@ -17,7 +19,7 @@ class GroupedAttention(Attention):
     Trainable weights: 2*H*N*D + 2*H*G*D and the biases.
     """
 
-    def __init__(self, *args, groups: int, **kwargs) -> None:
+    def __init__(self, *args: Any, groups: int, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.groups = groups
 

@@ -1,12 +1,12 @@
 """What sits on an encoder: predictions of tokens, of sentences, of labels."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import keras
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import fused, project
 from kerasbert.layers.backend_fused import ByHand, column_sums
 from kerasbert.layers.backend_graph import in_own_type
@@ -28,11 +28,11 @@ def _products(x: Tensor, table: Tensor) -> Tensor:
     return project(x, ops.transpose(in_own_type(ops.cast(table, x.dtype))))
 
 
-def _with_bias_forward(products, bias) -> tuple:
+def _with_bias_forward(products: Tensor, bias: Tensor) -> tuple:
     return ops.cast(products, "float32") + ops.cast(bias, "float32"), ()
 
 
-def _with_bias_backward(upstream) -> tuple[Tensor, Tensor]:
+def _with_bias_backward(upstream: Tensor) -> tuple[Tensor, Tensor]:
     return upstream, column_sums(upstream)
 
 
@@ -56,12 +56,20 @@ class MaskedLM(keras.layers.Layer):
     norm_class: type = LayerNorm
     transform_bias: bool = True
 
-    def __init__(self, vocabulary, width, activation="gelu", epsilon=1e-12, initializer=0.02, **kwargs) -> None:
+    def __init__(
+        self,
+        vocabulary: int,
+        width: int,
+        activation: str = "gelu",
+        epsilon: float = 1e-12,
+        initializer: float = 0.02,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.vocabulary, self.width, self.activation = vocabulary, width, self.own_activation or activation
         self.epsilon, self.initializer = epsilon, initializer
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         kwargs = {"dtype": self.dtype_policy}
         self.transform = Linear(self.width, self.initializer, self.transform_bias, name="transform", **kwargs)
         self.transform.build(shape)
@@ -69,11 +77,11 @@ class MaskedLM(keras.layers.Layer):
         self.norm.build((*shape[:-1], self.width))
         self.bias = self.add_weight(shape=(self.vocabulary,), initializer="zeros", name="bias")
 
-    def states(self, x) -> Tensor:
+    def states(self, x: Tensor) -> Tensor:
         """What is compared with the rows of the table: [B, P, H] -> [B, P, E]."""
         return self.norm(self.transform(x, activation=self.activation))
 
-    def call(self, x, table) -> Tensor:
+    def call(self, x: Tensor, table: Tensor) -> Tensor:
         return with_bias(_products(self.states(x), table), self.bias)
 
 
@@ -86,7 +94,7 @@ class GeluMaskedLM(MaskedLM):
 Head = TypeVar("Head", bound=keras.layers.Layer)
 
 
-def token_head(kind: Callable[..., Head], spec: Spec, name: str = "mlm", **kwargs) -> Head:
+def token_head(kind: Callable[..., Head], spec: Spec, name: str = "mlm", **kwargs: Any) -> Head:
     """A head of that class which predicts the tokens of a Spec's vocabulary: MaskedLM, or one with its arguments."""
     width = spec.embeddings.width or spec.hidden
     activation = spec.feedforward.activation.removeprefix(GATED)
@@ -96,7 +104,7 @@ def token_head(kind: Callable[..., Head], spec: Spec, name: str = "mlm", **kwarg
 class Pooler(Linear):
     """tanh(first @ kernel + bias) over the first token (BERT's released code): x [B, S, H] -> [B, H]."""
 
-    def call(self, x) -> Tensor:
+    def call(self, x: Tensor) -> Tensor:
         return ops.tanh(super().call(first(x)))
 
 
@@ -109,13 +117,15 @@ class HeadedModel(keras.Model):
         shapes: name -> the input shape that the head is built with.
     """
 
-    def __init__(self, encoder, heads: dict[str, keras.layers.Layer], shapes: dict[str, tuple], **kwargs) -> None:
+    def __init__(
+        self, encoder: keras.Model, heads: dict[str, keras.layers.Layer], shapes: dict[str, tuple], **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.encoder = encoder
         self.heads = heads
         self.shapes = shapes
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         if not self.body.built:
             self.body.build()  # pyright: ignore[reportCallIssue]  # an Encoder builds without a shape
         with keras.name_scope("heads"):
@@ -124,11 +134,11 @@ class HeadedModel(keras.Model):
                     head.build(self.shapes[name])
         self.built = True
 
-    def build_from_config(self, config) -> None:
+    def build_from_config(self, config: Json) -> None:
         if not self.built:
             self.build()
 
-    def call(self, inputs, training=False) -> Tensor:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         return self.body(inputs, training=training)
 
     @property
@@ -141,7 +151,7 @@ class HeadedModel(keras.Model):
         return [name for name in super().__dir__() if name != "body"]
 
     @property
-    def spec(self):
+    def spec(self) -> Spec:
         """The body's Spec."""
         return self.body.spec
 
@@ -173,13 +183,13 @@ class LabelHead(Linear):
         dropout: float = 0.0,
         activation: str | None = None,
         inner_width: int | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(width, initializer, **kwargs)
         self.activation, self.inner_width = activation, inner_width
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         hidden = (*shape[:-1], (self.activation and self.inner_width) or shape[-1])
         super().build(hidden)
         self.inner = self.inner_norm = None
@@ -191,7 +201,7 @@ class LabelHead(Linear):
                 self.inner_norm.build(hidden)
         self.dropout.build()
 
-    def call(self, x, training=False) -> Tensor:
+    def call(self, x: Tensor, training: bool = False) -> Tensor:
         if self.inner is not None:
             x = self.inner(self.dropout(x, training=training), activation=self.activation)
             x = x if self.inner_norm is None else self.inner_norm(x)

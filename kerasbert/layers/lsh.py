@@ -6,11 +6,12 @@ Chunks stand in a ring, as in the released code: before the first comes the last
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.backend import argmax, by_head, choose, constant, fused, permute, reshape, stable_argsort
 from kerasbert.layers.chunks import Chunks, Visible
@@ -77,11 +78,13 @@ class ChunkAttention(Attention):
         -> (y [B, S, H], probabilities [B, N, S, S] float32 or None).
     """
 
-    def __init__(self, *sizes, chunks: Chunks, **kwargs) -> None:
+    def __init__(self, *sizes: Any, chunks: Chunks, **kwargs: Any) -> None:
         super().__init__(*sizes, **kwargs | {"use_bias": False})
         self.chunks = chunks
 
-    def call(self, x, visible=None, training=False, probabilities=False) -> tuple[Tensor, Tensor]:
+    def call(
+        self, x: Tensor, visible: Visible | None = None, training: bool = False, probabilities: bool = False
+    ) -> tuple[Tensor, Tensor]:
         length, now = x.shape[1], ops.shape(x)[1]
         missing = self.chunks.missing(length, now)
         visible = (visible or Visible()).padded(missing, now)
@@ -100,7 +103,7 @@ class ChunkAttention(Attention):
         """The linear maps of x that `mix` reads, in its order."""
         return self.query, self.key, self.value
 
-    def mix(self, *read: Tensor) -> tuple[Tensor, Tensor]:
+    def mix(self, *read: Tensor) -> tuple[Tensor, Tensor | None]:
         """What the heads give: [B, N, S, D], and the probabilities [B, N, S, S] or None."""
         raise NotImplementedError
 
@@ -116,7 +119,9 @@ class ChunkAttention(Attention):
         """[B, N, ..., S] -> [B, N, C, c]."""
         return reshape(x, (*ops.shape(x)[:2], -1, self.chunks.size))
 
-    def attend_chunks(self, query, keys, value, visible, own, key) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def attend_chunks(
+        self, query: Tensor, keys: Tensor, value: Tensor, visible: Tensor, own: Tensor, key: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """[B, N, C, c, D], keys and values [B, N, C, W, D] -> (y [B, N, C, c, D], and what `chunk_weights` gives)."""
         scores = ops.matmul(query, ops.transpose(keys, (0, 1, 2, 4, 3)))
         dtype = keras.backend.standardize_dtype(value.dtype)
@@ -134,7 +139,16 @@ class LocalAttention(ChunkAttention):
     Args and call: as ChunkAttention. Trainable weights: 4*H*N*D.
     """
 
-    def mix(self, query, keys, value, visible, key, training, probabilities) -> tuple[Tensor, Tensor]:
+    def mix(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        value: Tensor,
+        visible: Visible,
+        key: Tensor,
+        training: bool,
+        probabilities: bool,
+    ) -> tuple[Tensor, Tensor | None]:
         length = ops.shape(query)[2]
         query = query * ops.cast(1 / math.sqrt(self.head_size), query.dtype)
         if self.chunks.whole(query.shape[2]):
@@ -174,20 +188,20 @@ class LSHAttention(ChunkAttention):
 
     def __init__(
         self,
-        *sizes,
+        *sizes: Any,
         buckets: int | tuple[int, ...],
         rounds: int = 1,
         across: bool = True,
         seed: int = 0,
         layer: int = 0,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*sizes, **kwargs)
         self.drawn_as = f"lsh {layer}"  # not the path, which depends on what the encoder is built in
         self.factors = (buckets,) if isinstance(buckets, int) else tuple(buckets)
         self.rounds, self.across, self.seed = rounds, across, seed
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         kwargs = {"use_bias": False, "dtype": self.dtype_policy}
         width = self.heads * self.head_size
         for name in ("query_key", "value"):
@@ -235,7 +249,9 @@ class LSHAttention(ChunkAttention):
         wide = wide * ops.rsqrt(ops.mean(wide * wide, axis=-1, keepdims=True) + 1e-6) / math.sqrt(self.head_size)
         return ops.cast(wide, x.dtype)
 
-    def mix(self, shared, value, visible, key, training, probabilities) -> tuple[Tensor, Tensor]:
+    def mix(
+        self, shared: Tensor, value: Tensor, visible: Visible, key: Tensor, training: bool, probabilities: bool
+    ) -> tuple[Tensor, Tensor | None]:
         length = ops.shape(shared)[2]
         if self.chunks.whole(shared.shape[2]):
             shared, value = (ops.expand_dims(x, 2) for x in (shared, value))
@@ -249,7 +265,7 @@ class LSHAttention(ChunkAttention):
         query, value = (self.cut(permute(x, order, undo)) for x in (shared, value))
         rows, adjacent = ops.shape(shared)[0], self.chunks.adjacent
 
-        def arrange(x) -> Tensor:
+        def arrange(x: Tensor) -> Tensor:
             x = ops.broadcast_to(x, (rows, length))
             return self.cut_places(reshape(choose(x, ops.reshape(order, (rows, -1))), ops.shape(order)))
 

@@ -44,7 +44,7 @@ def decoded(
     states: Tensor,
     inputs: Mapping[str, Tensor],
     context: Context,
-    training=False,
+    training: bool = False,
 ) -> Tensor:
     """What predicts the tokens at mlm_positions [B, P]: [B, P, H].
 

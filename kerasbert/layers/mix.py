@@ -1,12 +1,13 @@
 """What a head reads of the layers below it: the last one, or several as one vector ("feature-based", BERT's table 7)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
 from kerasbert.family import check_layers
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 
 check = check_layers
 
@@ -27,15 +28,15 @@ class ScalarMix(keras.layers.Layer):
     [2.0]
     """
 
-    def __init__(self, layers: int, **kwargs) -> None:
+    def __init__(self, layers: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.layers = layers
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         self.scalars = self.add_weight((self.layers,), "zeros", autocast=False, name="scalars")
         self.gamma = self.add_weight((1,), "ones", autocast=False, name="gamma")
 
-    def call(self, vectors) -> Tensor:
+    def call(self, vectors: Tensor) -> Tensor:
         shares = ops.softmax(self.scalars) * self.gamma
         total = ops.cast(vectors[0], "float32") * shares[0]
         for layer in range(1, self.layers):

@@ -2,16 +2,16 @@
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import fused
 from kerasbert.layers.backend_fused import ByHand, column_sums, row_sums
 from kerasbert.layers.backend_graph import own_gradient
-from kerasbert.layers.random import drop
+from kerasbert.layers.random import Dropout, drop
 from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _with_gradient(x: Tensor, gamma: Tensor, *beta: Tensor, epsilon: float) -> t
     """`normalise` with two thirds of the operations that automatic differentiation makes of it."""
     normal, scale = _centred(x, epsilon)
 
-    def gradient(upstream) -> list[Tensor]:
+    def gradient(upstream: Tensor) -> list[Tensor]:
         inner, rows = upstream * gamma, tuple(range(len(x.shape) - 1))
         of_x = inner - ops.mean(inner, axis=-1, keepdims=True)
         of_x = (of_x - normal * ops.mean(inner * normal, axis=-1, keepdims=True)) * scale
@@ -72,12 +72,14 @@ def _gradients(upstream: Tensor, x: Tensor, gamma: Tensor, epsilon: float) -> tu
     return inner * scale, column_sums(upstream * normal), column_sums(upstream)
 
 
-def _norm_forward(x, gamma, beta, key, *, epsilon, rate) -> tuple:
+def _norm_forward(x: Tensor, gamma: Tensor, beta: Tensor, key: Tensor, *, epsilon: float, rate: float) -> tuple:
     normal = _plus(_normalised(x, epsilon)[0] * gamma, beta)
     return drop(ops.cast(normal, x.dtype), key, rate), (x, gamma, key)
 
 
-def _norm_backward(upstream, x, gamma, key, *, epsilon, rate) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _norm_backward(
+    upstream: Tensor, x: Tensor, gamma: Tensor, key: Tensor, *, epsilon: float, rate: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     of_x, of_gamma, of_beta = _gradients(drop(upstream, key, rate), x, gamma, epsilon)
     return of_x, of_gamma, of_beta, None
 
@@ -88,13 +90,15 @@ def norm(x: Tensor, gamma: Tensor, beta: Tensor, key: Tensor, *, epsilon: float,
     return drop(ops.cast(normalise(x, gamma, beta, epsilon), x.dtype), key, rate)
 
 
-def _add_and_norm_forward(x, y, gamma, beta, key, *, epsilon, rate) -> tuple:
+def _add_and_norm_forward(
+    x: Tensor, y: Tensor, gamma: Tensor, beta: Tensor, key: Tensor, *, epsilon: float, rate: float
+) -> tuple:
     normal = _plus(_normalised(x + drop(y, key, rate), epsilon)[0] * gamma, beta)
     return ops.cast(normal, x.dtype), (x, y, gamma, key)
 
 
 def _add_and_norm_backward(
-    upstream, x, y, gamma, key, *, epsilon, rate
+    upstream: Tensor, x: Tensor, y: Tensor, gamma: Tensor, key: Tensor, *, epsilon: float, rate: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     of_sum, of_gamma, of_beta = _gradients(upstream, x + drop(y, key, rate), gamma, epsilon)
     of_sum = ops.cast(of_sum, x.dtype)
@@ -121,16 +125,16 @@ class LayerNorm(keras.layers.Layer):
     use_bias: bool = True  # whether beta is added
     quantizer: "Quantizer | None" = None  # what marks the result, see Linear
 
-    def __init__(self, epsilon: float = 1e-12, **kwargs) -> None:
+    def __init__(self, epsilon: float = 1e-12, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         one = {"shape": (shape[-1],), "autocast": False}
         self.gamma = self.add_weight(initializer="ones", name="gamma", **one)
         self.beta = self.add_weight(initializer="zeros", name="beta", **one) if self.use_bias else None
 
-    def call(self, x, y=None, dropout=None, training=False) -> Tensor:
+    def call(self, x: Tensor, y: Tensor = None, dropout: Dropout | None = None, training: bool = False) -> Tensor:
         at = {"epsilon": self.epsilon, "rate": dropout.rate if dropout else 0.0}
         key = dropout.key(x, training) if dropout else None
         x = ops.cast(x, self.compute_dtype)
@@ -138,13 +142,13 @@ class LayerNorm(keras.layers.Layer):
             return self.mark(norm(x, self.gamma, self.beta, key, **at), key is None)
         return self.mark(add_and_norm(x, y, self.gamma, self.beta, key, **at))
 
-    def mark(self, x, scaled=True, of=None) -> Tensor:
+    def mark(self, x: Tensor, scaled: bool = True, of: Tensor = None) -> Tensor:
         """x, marked by the quantizer where there is one; `scaled`: it ends with gamma and beta, not with dropout."""
         if self.quantizer is None or not scaled:
             return x
         return self.quantizer.mark(x, self.gamma, ops.zeros_like(self.gamma) if self.beta is None else self.beta, of)
 
-    def compute_output_shape(self, shape) -> tuple[int | None, ...]:
+    def compute_output_shape(self, shape: Shape) -> tuple[int | None, ...]:
         return shape
 
     def get_config(self) -> Json:
@@ -170,11 +174,13 @@ def _rms(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
     return x * scale, scale
 
 
-def _rms_forward(x, gamma, key, *, epsilon, rate) -> tuple:
+def _rms_forward(x: Tensor, gamma: Tensor, key: Tensor, *, epsilon: float, rate: float) -> tuple:
     return drop(ops.cast(_rms(x, epsilon)[0] * gamma, x.dtype), key, rate), (x, gamma, key)
 
 
-def _rms_backward(upstream, x, gamma, key, *, epsilon, rate) -> tuple[Tensor, Tensor, Tensor]:
+def _rms_backward(
+    upstream: Tensor, x: Tensor, gamma: Tensor, key: Tensor, *, epsilon: float, rate: float
+) -> tuple[Tensor, Tensor, Tensor]:
     upstream, (normal, scale) = ops.cast(drop(upstream, key, rate), "float32"), _rms(x, epsilon)
     inner = upstream * gamma
     inner = inner - normal * row_sums(inner * normal) / x.shape[-1]
@@ -195,18 +201,18 @@ class RMSNorm(keras.layers.Layer):
     Call: x [..., H] -> [..., H]; dropout, where given, is of the result. Trainable weights: H.
     """
 
-    def __init__(self, epsilon: float = 1e-6, **kwargs) -> None:
+    def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         self.gamma = self.add_weight(shape=(shape[-1],), initializer="ones", name="gamma", autocast=False)
 
-    def call(self, x, dropout=None, training=False) -> Tensor:
+    def call(self, x: Tensor, dropout: Dropout | None = None, training: bool = False) -> Tensor:
         rate, key = (dropout.rate, dropout.key(x, training)) if dropout else (0.0, None)
         return rms_norm(ops.cast(x, self.compute_dtype), self.gamma, key, epsilon=self.epsilon, rate=rate)
 
-    def compute_output_shape(self, shape) -> tuple[int | None, ...]:
+    def compute_output_shape(self, shape: Shape) -> tuple[int | None, ...]:
         return shape
 
     def get_config(self) -> Json:
@@ -214,7 +220,7 @@ class RMSNorm(keras.layers.Layer):
 
 
 @fused
-def scale_and_shift(x, y, gamma, beta, key, *, rate):
+def scale_and_shift(x: Tensor, y: Tensor, gamma: Tensor, beta: Tensor, key: Tensor, *, rate: float) -> Tensor:
     """(x + dropout(y)) * gamma + beta, or without y dropout(x * gamma + beta)."""
     if y is None:
         return drop(ops.cast(ops.multiply(x, gamma) + beta, x.dtype), key, rate)
@@ -224,7 +230,7 @@ def scale_and_shift(x, y, gamma, beta, key, *, rate):
 class NoNorm(LayerNorm):
     """x * gamma + beta in place of layer normalisation (Sun et al., 2020, section 3.3); called as `LayerNorm`."""
 
-    def call(self, x, y=None, dropout=None, training=False):
+    def call(self, x: Tensor, y: Tensor = None, dropout: Dropout | None = None, training: bool = False) -> Tensor:
         x = ops.cast(x, self.compute_dtype)
         key = dropout.key(x, training) if dropout else None
         made = scale_and_shift(x, y, self.gamma, self.beta, key, rate=dropout.rate if dropout else 0.0)

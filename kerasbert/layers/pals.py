@@ -1,6 +1,8 @@
 """Projected attention layers: what a task has of its own in every layer of an encoder that several tasks share."""
 
-from kerasbert.inputs import Tensor
+from typing import Any
+
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.context import Context
 from kerasbert.layers.feedforward import ACTIVATIONS, Linear
@@ -38,12 +40,12 @@ class ProjectedAttention(Attention):
         units: int,
         dropout: float = 0.0,
         initializer: float = 0.02,
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(heads, head_size, dropout, initializer, **kwargs)
         self.hidden, self.units = hidden, units
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         width, kwargs = self.heads * self.head_size, {"dtype": self.dtype_policy}
         if not hasattr(self, "down"):
             self.down = Linear(width, self.initializer, name="down", **kwargs)

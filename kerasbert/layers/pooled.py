@@ -1,10 +1,11 @@
 """Sequences that become shorter between layers (Dai et al., 2020, Funnel-Transformer, section 2.2), and their distances."""
 
 import dataclasses
+from typing import Any
 
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers import visibility
 from kerasbert.layers.backend import by_head
 from kerasbert.layers.context import Queries, select
@@ -181,18 +182,20 @@ class PooledAttention(RelativeAttention):
     Trainable weights: 5*H*N*D + 2*N*D + H of the maps and W_r, 3*N*D of u, v and s, 2*N*D of the segments.
     """
 
-    def __init__(self, *args, factorized: bool = False, **kwargs) -> None:
+    def __init__(self, *args: Any, factorized: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.factorized = factorized
 
     def has_bias(self, name: str) -> bool:
         return self.use_bias and name != "query"
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         super().build(shape)
         self.segment_bias, self.segments = self.head_weight("segment_bias"), self.head_weight("segments", 2)
 
-    def scores(self, query, key, *, scoring: Distances, queries: Queries = None, **at: object) -> Tensor:
+    def scores(
+        self, query: Tensor, key: Tensor, *, scoring: Distances, queries: Queries = None, **at: object
+    ) -> Tensor:
         told = scoring.of(queries)
         query = query * ops.cast(self.head_size**-0.5, query.dtype)
         content = ops.matmul(self.biased(query, self.content_bias), ops.transpose(key, (0, 1, 3, 2)))
@@ -214,14 +217,15 @@ class PooledAttention(RelativeAttention):
     def by_waves(self, query: Tensor, told: Distances) -> Tensor:
         """The same as products with sines and cosines of queries and of keys, whose angles' difference it is (A.2.2)."""
         kernel = ops.reshape(ops.cast(self.position.kernel, query.dtype), (-1, self.heads, self.head_size))
-        x = by_head(
-            query, ops.expand_dims(ops.transpose(kernel, (1, 2, 0)), 0)
-        )  # [B, N, Q, H]: what sines and cosines weigh
+        kernel = ops.expand_dims(ops.transpose(kernel, (1, 2, 0)), 0)
+        x = by_head(query, kernel)  # [B, N, Q, H]: what sines and cosines weigh
         sine, cosine, key_sine, key_cosine = (ops.cast(each, query.dtype) for each in told.waves())
         of_sine, of_cosine = x[..., : told.width // 2], x[..., told.width // 2 :]
         left = [of_sine * sine + of_cosine * cosine, of_cosine * sine - of_sine * cosine]
         right = ops.concatenate([key_cosine, key_sine], axis=-1)
         return ops.matmul(ops.concatenate(left, axis=-1), ops.transpose(right))
 
-    def attend(self, x, key, value, bias=None, training=False, **at: object) -> tuple:
+    def attend(
+        self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None, training: bool = False, **at: object
+    ) -> tuple:
         return super(RelativeAttention, self).attend(x, key, value, bias, training, **at)

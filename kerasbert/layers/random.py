@@ -11,12 +11,13 @@ import hashlib
 import math
 import zlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import argmax
 from kerasbert.layers.backend_graph import traced_once
 from kerasbert.storage.json_view import Json
@@ -241,28 +242,28 @@ class Dropout(keras.layers.Layer):
     Call: x [B, ...], first (int, the place on the second axis of a longer x that it begins at) -> [B, ...].
     """
 
-    def __init__(self, rate: float, shared: bool = False, **kwargs) -> None:
+    def __init__(self, rate: float, shared: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rate, self.shared = rate, shared
         self.seeds = keras.random.SeedGenerator() if rate else None
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         # Keras gives the layer its path here, which is part of the key
         self.built = True
 
-    def key(self, x, training):
+    def key(self, x: Tensor, training: bool) -> Tensor | None:
         """The rows' keys [B, 2] of one call, or None where nothing is dropped."""
         if not training or not self.rate:
             return None
         return drawn(lambda: self._key(x))
 
-    def _key(self, x) -> Tensor:
+    def _key(self, x: Tensor) -> Tensor:
         if _scopes:
             return (_scopes[-1].of_update if self.shared else _scopes[-1].key)(self.path)
         words = self.seeds.next()  # pyright: ignore[reportOptionalMemberAccess]  # there is a rate
         return key(words[0], words[1], ops.arange(ops.shape(x)[0], dtype="int32"))
 
-    def call(self, x, training=False, first=0) -> Tensor:
+    def call(self, x: Tensor, training: bool = False, first: int = 0) -> Tensor:
         key = self.key(x, training)
         return x if key is None else drop(x, key, self.rate, first * math.prod(x.shape[2:]))
 
@@ -276,7 +277,7 @@ class LockedDropout(Dropout):
     Call: x [B, S, H] -> [B, S, H].
     """
 
-    def call(self, x, training=False, first=0) -> Tensor:
+    def call(self, x: Tensor, training: bool = False, first: int = 0) -> Tensor:
         key = self.key(x, training)
         if key is None:
             return x

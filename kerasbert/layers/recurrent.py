@@ -1,8 +1,6 @@
-"""Recurrence: LSTM, GRU, and the loop that they share.
+"""Recurrent layers: LSTM and GRU, over the loop of `recurrence`.
 
 - The input's product of all times is one matrix product; in the loop there is the recurrent one alone.
-- The gradient keeps the states and works out the gates again; the recurrent matrix gets its gradient by one product over all
-  times. An automatic one would add to it in every step.
 - The state is an argument and a result. Padding leaves it alone: a padded place gives the state that stands before it.
 - Gates and states are float32 under bfloat16.
 
@@ -10,16 +8,17 @@ Not keras.layers.LSTM: its dropout is Keras' (the same mask on every replica), a
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
-from kerasbert.inputs import Tensor
-from kerasbert.layers.backend import TENSORFLOW, differentiated, gradients, project, reverse_rows, scan
+from kerasbert.inputs import Shape, Tensor
+from kerasbert.layers.backend import project, reverse_rows
 from kerasbert.layers.random import Dropout
-
-State = tuple[Tensor, ...]
+from kerasbert.layers.recurrence import State, recur
+from kerasbert.storage.json_view import Json
 
 
 class Recurrent(keras.layers.Layer):
@@ -39,7 +38,7 @@ class Recurrent(keras.layers.Layer):
 
     gates: int
 
-    def __init__(self, units: int, reverse: bool = False, weight_drop: float = 0.0, **kwargs):
+    def __init__(self, units: int, reverse: bool = False, weight_drop: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.units, self.reverse, self.weight_drop = units, reverse, weight_drop
         self.dropout = Dropout(weight_drop, shared=True, name="weight_drop", dtype=self.dtype_policy)
@@ -49,7 +48,7 @@ class Recurrent(keras.layers.Layer):
         """Of the arrays of a state; the first is H."""
         raise NotImplementedError
 
-    def build(self, shape):
+    def build(self, shape: Shape) -> None:
         limit, size = self.widths[0] ** -0.5, self.gates * self.units
         # one for each: an initializer gives the same numbers again
         uniform = functools.partial(keras.initializers.RandomUniform, -limit, limit)
@@ -60,7 +59,7 @@ class Recurrent(keras.layers.Layer):
         self.bias = self.add_weight(shape=(size,), initializer="zeros", name="bias", autocast=False)
         self.dropout.build()
 
-    def cell(self, x, product, state: Sequence[object], *weights) -> State:
+    def cell(self, x: Tensor, product: Tensor, state: Sequence[object], *weights: Tensor) -> State:
         """The state after one time: x, product float32 [B, G], the input's and the state's; states [B, width]."""
         raise NotImplementedError
 
@@ -81,7 +80,15 @@ class Recurrent(keras.layers.Layer):
         """The state where nothing stands before: zeros [rows, width]."""
         return tuple(ops.zeros((rows, width), "float32") for width in self.widths)
 
-    def call(self, x, padding_mask=None, state: State | None = None, begins=None, added=None, training=False):
+    def call(
+        self,
+        x: Tensor,
+        padding_mask: Tensor = None,
+        state: State | None = None,
+        begins: Tensor = None,
+        added: Tensor = None,
+        training: bool = False,
+    ) -> tuple[Tensor, State]:
         state = self.empty(ops.shape(x)[0]) if state is None else tuple(ops.cast(each, "float32") for each in state)
         x = ops.transpose(x, (1, 0, 2))  # [S, B, E]: a place's rows lie together
         product = ops.cast(project(x, ops.cast(self.kernel, x.dtype)), "float32") + ops.cast(self.bias, "float32")
@@ -99,7 +106,7 @@ class Recurrent(keras.layers.Layer):
         )
         return ops.cast(ops.transpose(y, (1, 0, 2)), x.dtype), state
 
-    def get_config(self):
+    def get_config(self) -> Json:
         config = {"units": self.units, "reverse": self.reverse, "weight_drop": self.weight_drop}
         return {**super().get_config(), **config}
 
@@ -127,16 +134,16 @@ class LSTM(Recurrent):
         projection: int | None = None,
         cell_clip: float | None = None,
         projection_clip: float | None = None,
-        **kwargs,
-    ):
+        **kwargs: Any,
+    ) -> None:
         super().__init__(units, **kwargs)
         self.projection, self.cell_clip, self.projection_clip = projection, cell_clip, projection_clip
 
     @property
-    def widths(self):
+    def widths(self) -> tuple[int, ...]:
         return (self.projection or self.units, self.units)
 
-    def build(self, shape):
+    def build(self, shape: Shape) -> None:
         super().build(shape)
         self.bias.assign(ops.concatenate([ops.zeros(self.units), ops.ones(self.units), ops.zeros(2 * self.units)]))
         self.projection_kernel = None
@@ -147,12 +154,12 @@ class LSTM(Recurrent):
                 shape=(self.units, self.projection), initializer=uniform, name="projection_kernel"
             )
 
-    def cell_weights(self):
+    def cell_weights(self) -> tuple[Tensor, ...]:
         if self.projection_kernel is None:
             return ()
         return (ops.cast(ops.convert_to_tensor(self.projection_kernel), self.compute_dtype),)
 
-    def cell(self, x, product, state, *weights):
+    def cell(self, x: Tensor, product: Tensor, state: Sequence[object], *weights: Tensor) -> State:
         i, f, g, o = ops.split(x + product, 4, axis=-1)
         c = ops.sigmoid(f) * state[1] + ops.sigmoid(i) * ops.tanh(g)
         c = _clipped(c, self.cell_clip)
@@ -162,7 +169,7 @@ class LSTM(Recurrent):
             h = _clipped(h, self.projection_clip)
         return h, c
 
-    def get_config(self):
+    def get_config(self) -> Json:
         config = {"projection": self.projection, "cell_clip": self.cell_clip, "projection_clip": self.projection_clip}
         return {**super().get_config(), **config}
 
@@ -183,19 +190,19 @@ class GRU(Recurrent):
     gates = 3
 
     @property
-    def widths(self):
+    def widths(self) -> tuple[int, ...]:
         return (self.units,)
 
-    def build(self, shape):
+    def build(self, shape: Shape) -> None:
         super().build(shape)
         self.recurrent_bias = self.add_weight(
             shape=(self.units,), initializer="zeros", name="recurrent_bias", autocast=False
         )
 
-    def cell_weights(self):
+    def cell_weights(self) -> tuple[Tensor, ...]:
         return (ops.cast(ops.convert_to_tensor(self.recurrent_bias), "float32"),)
 
-    def cell(self, x, product, state, *weights):
+    def cell(self, x: Tensor, product: Tensor, state: Sequence[object], *weights: Tensor) -> State:
         own, told = ops.split(x, 3, axis=-1), ops.split(product, 3, axis=-1)
         r, z = ops.sigmoid(own[0] + told[0]), ops.sigmoid(own[1] + told[1])
         n = ops.tanh(own[2] + r * (told[2] + weights[0]))
@@ -219,10 +226,10 @@ class ResetBeforeGRU(Recurrent):
     gates = 3
 
     @property
-    def widths(self):
+    def widths(self) -> tuple[int, ...]:
         return (self.units,)
 
-    def build(self, shape):
+    def build(self, shape: Shape) -> None:
         self.kernel = self.add_weight(
             shape=(shape[-1], 3 * self.units), initializer=keras.initializers.RandomUniform(-0.1, 0.1), name="kernel"
         )
@@ -232,11 +239,11 @@ class ResetBeforeGRU(Recurrent):
         self.bias = self.add_weight(shape=(3 * self.units,), initializer="zeros", name="bias", autocast=False)
         self.dropout.build()
 
-    def loop_weights(self, training=False):
+    def loop_weights(self, training: bool = False) -> tuple[Tensor, tuple[Tensor, ...]]:
         matrix = ops.cast(self.matrix(training), self.compute_dtype)
         return matrix[:, : 2 * self.units], (matrix[:, 2 * self.units :],)
 
-    def cell(self, x, product, state, *weights):
+    def cell(self, x: Tensor, product: Tensor, state: Sequence[object], *weights: Tensor) -> State:
         r, z = ops.split(ops.sigmoid(x[:, : 2 * self.units] + product), 2, axis=-1)
         told = ops.matmul(ops.cast(r * state[0], weights[0].dtype), weights[0])
         n = ops.tanh(x[:, 2 * self.units :] + ops.cast(told, "float32"))
@@ -264,129 +271,6 @@ def reversed_rows(x: Tensor, mask: Tensor = None) -> Tensor:
     return reverse_rows(x, ops.sum(ops.cast(mask, "int32"), axis=1))
 
 
-def recur(
-    cell: Callable[..., State],
-    x: Tensor,
-    matrix: Tensor,
-    state: State,
-    weights: Sequence[object] = (),
-    *,
-    real: Tensor | None = None,
-    kept: Tensor | None = None,
-    reverse: bool = False,
-) -> tuple[Tensor, State]:
-    """The loop over time: state' = cell(x_t, h @ matrix, state, *weights).
-
-    Args:
-        cell: as `Recurrent.cell`.
-        x: float32 [S, B, G], the input's product.
-        matrix: [H, G], the recurrent one, in the type of the product.
-        state: float32 [B, width] each, the first h [B, H].
-        weights: what the cell reads besides.
-        real: float32 [S, B, 1], 0 where the state is left alone; None for nowhere.
-        kept: float32 [S, B, 1], 0 where the state before is not seen; None for nowhere.
-        reverse: bool, from the last place to the first.
-
-    Returns:
-        (h after each place, float32 [S, B, H], the state at the end).
-    """
-    asked = TENSORFLOW and any(differentiated(each) for each in (x, matrix, *state, *weights))
-    loop = _Loop(cell, real, kept, reverse, len(state))
-    if not asked:  # nothing is kept
-        y, last = loop.forward(x, matrix, state, weights, keep=False)
-        return y[0], tuple(last)
-
-    @ops.custom_gradient
-    def call(x, matrix, *arrays):
-        begin, rest = arrays[: len(state)], arrays[len(state) :]
-        y, after = loop.forward(x, matrix, begin, rest, keep=True)
-
-        def gradient(*upstream):
-            return loop.backward(x, matrix, begin, rest, y, upstream)
-
-        # states as outputs too, so that nothing is computed twice
-        return (y[0], *after), gradient
-
-    y, *after = call(x, matrix, *state, *weights)
-    return y, tuple(after)
-
-
-class _Loop:
-    """`recur` and its gradient. Args: as `recur`; count: int, arrays of a state."""
-
-    def __init__(self, cell, real, kept, reverse, count):
-        self.cell, self.real, self.kept, self.reverse, self.count = cell, real, kept, reverse, count
-
-    def _masks(self) -> list[Tensor]:
-        return [mask for mask in (self.real, self.kept) if mask is not None]
-
-    def _step(self, x, product, before, weights, real):
-        """The state after a place whose state before is seen as far as it is to be."""
-        after = self.cell(x, product, before, *weights)
-        if real is None:
-            return list(after)
-        # exact, for real is 0 or 1; a `where` would be a SELECT_V2 of the device graph
-        return [real * one + (1 - real) * other for one, other in zip(after, before, strict=True)]
-
-    def _read(self, masks):
-        left = iter(masks)
-        return (None if mask is None else next(left) for mask in (self.real, self.kept))
-
-    def forward(self, x, matrix, state, weights, keep: bool):
-        """The states after each place (h alone unless `keep`), and the state at the end."""
-
-        def body(places, state):
-            real, kept = self._read(places[1:])
-            before = state if kept is None else [kept * each for each in state]
-            product = ops.cast(ops.matmul(ops.cast(before[0], matrix.dtype), matrix), "float32")
-            after = self._step(places[0], product, before, weights, real)
-            return (after if keep else after[:1]), after
-
-        return scan(body, [x, *self._masks()], state, state if keep else state[:1], self.reverse)
-
-    def backward(self, x, matrix, begin, weights, y, upstream):
-        """Gradients by x, matrix, the state at the begin and weights."""
-        before = []
-        for first, after in zip(begin, y, strict=True):
-            first = ops.expand_dims(first, 0)
-            both = [after[1:], first] if self.reverse else [first, after[:-1]]
-            seen = ops.concatenate(both, axis=0)
-            before.append(seen if self.kept is None else seen * self.kept)
-        told = ops.cast(before[0], matrix.dtype)
-        product = ops.cast(project(told, matrix), "float32")
-        of_y, *of_state = upstream
-        count, transposed = self.count, ops.transpose(matrix)
-
-        def body(places, carried):
-            x, product, of_y, *rest = places
-            state, (real, kept) = rest[:count], self._read(rest[count:])
-            of_after, total = carried[:count], carried[count:]
-            of_after = [of_after[0] + of_y, *of_after[1:]]
-
-            def step(x, product, *arrays):
-                return self._step(x, product, arrays[:count], arrays[count:], real)
-
-            of_x, of_product, *found = gradients(step, [x, product, *state, *weights], of_after)
-            of_before = found[:count]
-            of_h = ops.matmul(ops.cast(of_product, matrix.dtype), transposed)
-            of_before[0] = of_before[0] + ops.cast(of_h, "float32")
-            if kept is not None:
-                of_before = [kept * each for each in of_before]
-            total = [one + ops.cast(other, "float32") for one, other in zip(total, found[count:], strict=True)]
-            return [of_x, of_product], [*of_before, *total]
-
-        zeros = [ops.zeros_like(each, dtype="float32") for each in weights]  # of a source the shape is not known
-        places, likes = [x, product, of_y, *before, *self._masks()], [x[0], product[0]]
-        (of_x, of_product), carried = scan(body, places, [*of_state, *zeros], likes, not self.reverse)
-        flat = ops.reshape(ops.cast(of_product, matrix.dtype), (-1, matrix.shape[1]))
-        of_matrix = ops.matmul(ops.transpose(ops.reshape(told, (-1, matrix.shape[0]))), flat)
-        of_weights = [ops.cast(each, like.dtype) for each, like in zip(carried[count:], weights, strict=True)]
-        return [of_x, of_matrix, *carried[:count], *of_weights]
-
-
-CELLS = {"lstm": LSTM, "gru": GRU, "reset_before_gru": ResetBeforeGRU}
-
-
 def _by_time(mask: Tensor) -> Tensor:
     """bool or 0/1 [B, S] -> float32 [S, B, 1]."""
     return ops.expand_dims(ops.transpose(ops.cast(mask, "float32")), -1)
@@ -394,3 +278,6 @@ def _by_time(mask: Tensor) -> Tensor:
 
 def _clipped(x: Tensor, most: float | None) -> Tensor:
     return x if most is None else ops.clip(x, -most, most)
+
+
+CELLS = {"lstm": LSTM, "gru": GRU, "reset_before_gru": ResetBeforeGRU}

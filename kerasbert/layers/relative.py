@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.backend import by_head, choose, on_tpu
 from kerasbert.layers.context import select
@@ -150,7 +150,7 @@ class RelativeAttention(Attention):
     content_bias: Tensor
     position_bias: Tensor
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         super().build(shape)
         self.position = Linear(
             self.heads * self.head_size, self.initializer, use_bias=False, name="position", dtype=self.dtype_policy
@@ -178,15 +178,15 @@ class RelativeAttention(Attention):
 
     def attend(
         self,
-        x,
-        key,
-        value,
-        bias=None,
-        training=False,
+        x: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None = None,
+        training: bool = False,
         *,
         scoring: Relative | None = None,
         queries: Queries = None,
-        **at,
+        **at: object,
     ) -> tuple:
         assert scoring is not None, "a relative attention needs scoring, a Relative"
         positions = scoring.of(queries)

@@ -47,7 +47,7 @@ def in_pieces(fn: OfTokens, x: Tensor, size: int) -> Tensor:
     with recorded() as drawn:  # outside of the loop: all pieces draw as one
         begin = fn(x[:, :size], 0)
 
-    def step(first, total, piece):
+    def step(first: int, total: Tensor, piece: Tensor) -> tuple[Tensor, list[Tensor]]:
         with replayed(drawn):
             return total, [ops.cast(fn(piece, first + size), x.dtype)]
 

@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import project
 from kerasbert.layers.block import Block
 from kerasbert.layers.context import Context
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class ReformerFeedForward(FeedForward):
     """Position-wise feed-forward network with dropout in front of the activation: [B, S, H] -> [B, S, H]."""
 
-    def call(self, x, training=False, first=0) -> Tensor:
+    def call(self, x: Tensor, training: bool = False, first: int = 0) -> Tensor:
         y = self.dropout(self.inner(x), training=training, first=first)
         return self.outer(ACTIVATIONS[self.activation](y))
 
@@ -44,14 +44,16 @@ class ReformerBlock(Block):
     Call: x [B, S, 2 H], x1 and x2 side by side -> (y [B, Q, 2 H], probabilities or None). The streams are float32.
     """
 
-    def __init__(self, *, spec: "ReformerSpec", **kwargs) -> None:
+    def __init__(self, *, spec: "ReformerSpec", **kwargs: Any) -> None:
         super().__init__(autocast=False, **kwargs)
         self.spec = spec
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         super().build((*shape[:-1], shape[-1] // 2))
 
-    def attention_class(self, heads, head_size, dropout, *initializers, **kwargs) -> Callable:
+    def attention_class(
+        self, heads: int, head_size: int, dropout: float, *initializers: float, **kwargs: Any
+    ) -> Callable:
         """Of the layer's kind."""
         kind, lsh = self.spec.layer_kinds[self.layer], self.spec.lsh
         kwargs |= {"use_bias": False, "chunks": self.spec.chunks(kind)}
@@ -61,10 +63,10 @@ class ReformerBlock(Block):
         sizes = heads, head_size, self.spec.lsh_dropout
         return LSHAttention(*sizes, *initializers, buckets=self.spec.buckets, **own, **kwargs)
 
-    def feedforward_class(self, *sizes, **kwargs) -> Callable:  # its dropout is the block's
+    def feedforward_class(self, *sizes: Any, **kwargs: Any) -> Callable:  # its dropout is the block's
         return ReformerFeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)
 
-    def attended(self, x, told, context, training) -> tuple[Tensor, Tensor]:
+    def attended(self, x: Tensor, told: Tensor, context: Told, training: bool) -> tuple[Tensor, Tensor]:
         """What is added to the first stream [B, S, H], of the second, and the probabilities."""
         y, seen = self.attention(
             self.attention_norm(x), visible=context.visible, training=training, probabilities=context.attention
@@ -72,13 +74,13 @@ class ReformerBlock(Block):
         y = self.adapted("attention", context.rows(y), told, context, training)
         return self.attention_dropout(y, training=training), seen
 
-    def fed(self, x, told, context, training, first=0) -> Tensor:
+    def fed(self, x: Tensor, told: Tensor, context: Told, training: bool, first: int = 0) -> Tensor:
         """What is added to the second stream, of the first [B, P, H], which begins at token `first`."""
         y = self.feedforward(self.feedforward_norm(x), training=training, first=first)
         y = self.adapted("feedforward", y, told, context, training)
         return self.feedforward_dropout(y, training=training, first=first)
 
-    def halves(self, context, training) -> list[Half]:
+    def halves(self, context: Told, training: bool) -> list[Half]:
         """Its sublayers for a reversible stack."""
         own = [
             [part for name, part in self.adapters.items() if name == sublayer]
@@ -91,7 +93,7 @@ class ReformerBlock(Block):
             Half(feed, [self.feedforward_norm, self.feedforward, *own[1]], self.spec.reversible.chunk),
         ]
 
-    def call(self, x, context=None, training=False) -> tuple[Tensor, Tensor]:
+    def call(self, x: Tensor, context: Context | None = None, training: bool = False) -> tuple[Tensor, Tensor]:
         context = context if isinstance(context, Told) else Told()
         one, two = ops.split(ops.cast(x, "float32"), 2, axis=-1)
         y, seen = self.attended(two, x, context, training)
@@ -104,20 +106,28 @@ class ReformerBlock(Block):
 class TokenHead(keras.layers.Layer):
     """Predict tokens by a table of its own: x [B, P, 2 H] -> logits [B, P, V] float32. Trainable weights: 2*H*V + V."""
 
-    def __init__(self, vocabulary, width, activation="relu", epsilon=1e-12, initializer=0.02, **kwargs) -> None:
+    def __init__(
+        self,
+        vocabulary: int,
+        width: int,
+        activation: str = "relu",
+        epsilon: float = 1e-12,
+        initializer: float = 0.02,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.vocabulary, self.initializer = vocabulary, initializer
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         normal = Normal(stddev=self.initializer)
         self.table = self.add_weight(shape=(self.vocabulary, shape[-1]), initializer=normal, name="table")
         self.bias = self.add_weight(shape=(self.vocabulary,), initializer="zeros", name="bias")
 
-    def call(self, x, table=None) -> Tensor:
+    def call(self, x: Tensor, table: Tensor = None) -> Tensor:
         logits = ops.cast(project(x, ops.transpose(ops.cast(self.table, x.dtype))), "float32")
         return logits + ops.cast(self.bias, "float32")
 
-    def scaled(self, x) -> Tensor:
+    def scaled(self, x: Tensor) -> Tensor:
         """What the rows of `output_rows` are multiplied with: the bias is one column more."""
         return ops.concatenate([x, ops.ones_like(x[..., :1])], axis=-1)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -66,7 +67,7 @@ class RotaryAttention(Attention):
     Call: as its parent's, with `scoring` int32 [B or 1, S], the places of the tokens (`Context.places`).
     """
 
-    def __init__(self, *args, theta: float = 10000.0, interleaved: bool = False, **kwargs) -> None:
+    def __init__(self, *args: Any, theta: float = 10000.0, interleaved: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.theta, self.interleaved = theta, interleaved
 

@@ -7,12 +7,13 @@ length and not with its square. It is made of pad, reshape and concat: no gather
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from keras import ops
 from keras.backend import standardize_dtype
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers import visibility
 from kerasbert.layers.attention import Attention, attention_weights
 from kerasbert.layers.backend import choose, pick, project, reshape
@@ -171,11 +172,11 @@ class WindowAttention(Attention):
     Trainable weights: 7*H*N*D + 6*N*D + H.
     """
 
-    def __init__(self, *args, window: int = 512, dilation: int = 1, **kwargs) -> None:
+    def __init__(self, *args: Any, window: int = 512, dilation: int = 1, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.window, self.dilation = window, dilation
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         super().build(shape)
         kwargs = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
         *deviations, _ = self.deviations(shape)
@@ -184,7 +185,15 @@ class WindowAttention(Attention):
             getattr(self, name).build(shape)
 
     def call(
-        self, x, bias=None, source=None, value=None, training=False, scoring=None, queries=None, **at
+        self,
+        x: Tensor,
+        bias: Tensor = None,
+        source: Tensor = None,
+        value: Tensor = None,
+        training: bool = False,
+        scoring: Any = None,
+        queries: Queries = None,
+        **at: Any,
     ) -> tuple[Tensor, Tensor]:
         pattern = Pattern(ops.shape(x)[1]) if scoring is None else scoring
         source, most = x if source is None else source, pattern.most
@@ -205,8 +214,7 @@ class WindowAttention(Attention):
             chosen = None if pattern.marked is None and not _positions(rows) else rows_of(pattern.globals, rows)
             y = _merged(y, theirs, chosen, 1, alone)
             probabilities = _merged(probabilities, weights, chosen, 2, alone) if dense else probabilities
-        y = y if dense else rows_of(y, queries)
-        return self.output_projection(y), probabilities
+        return self.output_projection(y if dense else rows_of(y, queries)), probabilities
 
     def drawn(self, x: Tensor, training: bool) -> Tensor:
         """The key of the next dropout."""
@@ -214,11 +222,9 @@ class WindowAttention(Attention):
 
     def in_full(self, pattern: Pattern, queries: Queries) -> bool:
         """Whether the mask form is taken: it is asked for, alone possible, or not dearer."""
-        if pattern.dense or pattern.matrix is not None or self.dilation > 1:
+        if pattern.dense or pattern.matrix is not None or self.dilation > 1 or isinstance(queries, str):
             return True
         length, size = pattern.length, self.window // 2
-        if isinstance(queries, str):
-            return True
         rows = length if queries is None else queries.shape[1]
         if not isinstance(length, int) or rows is None:
             return queries is not None

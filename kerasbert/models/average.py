@@ -19,9 +19,10 @@ import numpy as np
 from keras import ops
 
 from kerasbert.checkpoints.vectors import WordVectors
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
+from kerasbert.layers.readout import Queries
 from kerasbert.registry import Family, register
 from kerasbert.storage.json_view import JsonMap
 from kerasbert.text.base import Tokenizer
@@ -72,7 +73,7 @@ class Average(SpecModel):
 
     spec: AverageSpec
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         spec = self.spec
         self.table = Table(
             spec.embeddings.vocabulary, spec.hidden, spec.initializer, name="embeddings", dtype=self.dtype_policy
@@ -80,7 +81,7 @@ class Average(SpecModel):
         self.table.build()
         self.built = True
 
-    def call(self, inputs, training=False, queries=None) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False, queries: Queries = None) -> dict[str, Tensor]:
         ids, weight = inputs["token_ids"], self._weight(inputs)
         read = [ids] if weight is None else [ids, weight]
         if isinstance(queries, str):
@@ -91,7 +92,7 @@ class Average(SpecModel):
         sequence = self.table(read[0])
         return {"sequence": sequence if weight is None else sequence * ops.expand_dims(read[1], -1)}
 
-    def _weight(self, inputs) -> Tensor:
+    def _weight(self, inputs: Tensor) -> Tensor:
         """What each token counts: float32 [B, S]; None where all count the same."""
         spec = self.spec
         if not spec.embeddings.left_out:

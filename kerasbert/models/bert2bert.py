@@ -31,7 +31,7 @@ from kerasbert.checkpoints.halves import TwoBerts, dialect
 from kerasbert.checkpoints.plans import name_of
 from kerasbert.checkpoints.source import say
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.block import Block, stack
 from kerasbert.layers.decoder_block import DecoderBlock
 from kerasbert.layers.embeddings import Embeddings
@@ -98,12 +98,12 @@ class BertStack(Stack):
     """
 
     def __init__(
-        self, spec: specs.Spec, kind: Callable[..., Block], embeddings: Embeddings | None = None, **kwargs
+        self, spec: specs.Spec, kind: Callable[..., Block], embeddings: Embeddings | None = None, **kwargs: Any
     ) -> None:
         super().__init__(spec, kind, **kwargs)
         self.embeddings = embeddings
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         self.norm = None
         if self.embeddings is None:
@@ -148,7 +148,7 @@ class Bert2Bert(EncoderDecoder):
             self.head = Bias(name="output", dtype="float32")
             self.head.build((None, None, spec.embeddings.vocabulary))
 
-    def _sharing(self, layer: int, **settings) -> DecoderBlock:
+    def _sharing(self, layer: int, **settings: Any) -> DecoderBlock:
         """A block of the decoder with the sublayers of the encoder's in the same place."""
         made = DecoderBlock(layer=layer, **settings)
         for name in SUBLAYERS:

@@ -17,6 +17,7 @@ checkpoints are read with. `--set sparse.plan=drawn` sees as the paper does. Its
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from keras import ops
 
@@ -62,11 +63,11 @@ class BigBirdSpec(Spec):
 class BigBirdBlock(Block):
     """A layer whose attention is over blocks in long rows. Args: as Block; sparse: Sparse; longest: int, of the Spec."""
 
-    def __init__(self, *, sparse: Sparse, longest: int, **kwargs) -> None:
+    def __init__(self, *, sparse: Sparse, longest: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.settings |= {"sparse": sparse, "longest": longest}
 
-    def attention_class(self, *args, **kwargs) -> SparseAttention:
+    def attention_class(self, *args: Any, **kwargs: Any) -> SparseAttention:
         """That of the layer."""
         at = {name: self.settings[name] for name in ("sparse", "longest")}
         return SparseAttention(*args, seed=self.layer, **at, **kwargs)
@@ -109,7 +110,9 @@ class BigBird(Encoder):
         real, pieces = inputs.get("padding_mask"), inputs.get("packed_ids")
         return dataclasses.replace(usual, scoring=Row(length, real, pieces, dense or "visible_matrix" in inputs))
 
-    def call(self, inputs, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
+    def call(
+        self, inputs: Tensor, training: bool = False, queries: Queries = None, attention: bool = False
+    ) -> dict[str, Tensor]:
         self.check(inputs)
         return self.run(inputs, self.told(inputs, bool(attention)), training, queries, attention)
 

@@ -16,6 +16,7 @@ layer with GELU on the first token (ContextPooler), without a dropout of its own
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -107,11 +108,11 @@ class DebertaBlock(Block):
 
     key_bias = False
 
-    def __init__(self, *, spec: DebertaSpec, **kwargs) -> None:
+    def __init__(self, *, spec: DebertaSpec, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.spec = spec
 
-    def attention_class(self, *sizes, **kwargs) -> DisentangledAttention:
+    def attention_class(self, *sizes: Any, **kwargs: Any) -> DisentangledAttention:
         """Of the Spec's terms."""
         relative = self.spec.relative
         how = {"terms": relative.terms, "shared": getattr(relative, "share_key", False), "key_bias": self.key_bias}
@@ -173,7 +174,9 @@ class Deberta(Encoder):
             variable.assign(tensors.read("heads/emd/table" if name == "decoder/table" else name))
         return made, "heads/"
 
-    def call(self, inputs, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
+    def call(
+        self, inputs: Tensor, training: bool = False, queries: Queries = None, attention: bool = False
+    ) -> dict[str, Tensor]:
         outputs = super().call(inputs, training, queries, attention)
         if self.decoder is None or isinstance(queries, str):
             return outputs
@@ -199,7 +202,7 @@ class EnhancedMaskDecoder(PretrainingModel):
     Call: as PretrainingModel. mlm_logits are those of the decoder where there is a table of positions.
     """
 
-    def call(self, inputs, training=False) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False) -> dict[str, Tensor]:
         if "emd" not in self.heads:
             return super().call(inputs, training)
         encoder = self.body
@@ -217,12 +220,12 @@ class DebertaPretraining(MaskedLMPretraining):
 
     model_class = EnhancedMaskDecoder
 
-    def __init__(self, *args, **kwargs) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # a table, which predicts nothing
         self.scales = {name: scale for name, scale in self.scales.items() if name != "emd"}
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: Encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         parts, shapes = super().heads(encoder)
         spec = encoder.spec
         if not isinstance(spec, DebertaSpec):

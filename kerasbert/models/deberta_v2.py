@@ -12,6 +12,7 @@ with the neighbours side by side; those of another text of the row, and padding,
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 import numpy as np
@@ -19,7 +20,7 @@ from keras import ops
 
 from kerasbert.checkpoints.names import Class, of_family
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import project
 from kerasbert.layers.context import Context
 from kerasbert.layers.disentangled import rows_of_distances
@@ -111,19 +112,19 @@ class Convolution(keras.layers.Layer):
     Call: x [B, S, H], pieces int32 [B, S] (0 is padding) or None -> [B, S, H]. Trainable weights: kernel * H * H / groups + H.
     """
 
-    def __init__(self, conv: Conv, dropout: float = 0.0, initializer: float = 0.02, **kwargs) -> None:
+    def __init__(self, conv: Conv, dropout: float = 0.0, initializer: float = 0.02, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.conv, self.initializer = conv, initializer
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         width, normal = shape[-1], Normal(stddev=self.initializer)
         shape = (self.conv.kernel, width // self.conv.groups, width)
         self.kernel = self.add_weight(shape=shape, initializer=normal, name="kernel")
         self.bias = self.add_weight(shape=(width,), initializer="zeros", name="bias")
         self.dropout.build()
 
-    def call(self, x, pieces=None, training=False) -> Tensor:
+    def call(self, x: Tensor, pieces: Tensor = None, training: bool = False) -> Tensor:
         taps, read, out = self.kernel.shape
         near = [self.moved(x, tap - taps // 2) for tap in range(taps)]
         if pieces is not None:
@@ -138,14 +139,14 @@ class Convolution(keras.layers.Layer):
         y = (found[0] if groups == 1 else ops.concatenate(found, axis=-1)) + self.bias
         return ACTIVATIONS[self.conv.activation](self.dropout(y, training=training))
 
-    def moved(self, x, by: int) -> Tensor:
+    def moved(self, x: Tensor, by: int) -> Tensor:
         """Row i + `by` in the place of row i, zeros beyond the ends: [B, S, ...] -> [B, S, ...]."""
         rest = [[0, 0]] * (len(x.shape) - 2)
         if by < 0:
             return ops.pad(x, [[0, 0], [-by, 0], *rest])[:, :by]
         return ops.pad(x, [[0, 0], [0, by], *rest])[:, by:]
 
-    def same(self, pieces, by: int) -> Tensor:
+    def same(self, pieces: Tensor, by: int) -> Tensor:
         """Whether a token's neighbour is of its text: int32 [B, S] -> bool [B, S]."""
         return ops.logical_and(ops.equal(pieces, self.moved(pieces, by)), pieces > 0)
 
@@ -156,7 +157,7 @@ class DebertaV2Block(DebertaBlock):
     key_bias = True
     spec: DebertaV2Spec
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         super().build(shape)
         self.conv, at, conv = None, self.settings, self.spec.conv
         if self.layer == 0 and conv.kernel:
@@ -166,7 +167,7 @@ class DebertaV2Block(DebertaBlock):
             self.conv.build(shape)
             self.conv_norm.build(shape)
 
-    def call(self, x, context=None, training=False) -> tuple[Tensor, Tensor]:
+    def call(self, x: Tensor, context: Context | None = None, training: bool = False) -> tuple[Tensor, Tensor]:
         context = context or Context()
         y, probabilities = super().call(x, context, training)
         if self.conv is None or isinstance(context, Decoding):  # which has no neighbours

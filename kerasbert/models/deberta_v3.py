@@ -21,18 +21,20 @@ ELECTRA's. Of the released code: all selected tokens are masked.
 import dataclasses
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 import keras
 from keras import ops
 
 from kerasbert.checkpoints import keras_hub
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers import heads, random
 from kerasbert.layers.backend import gather
 from kerasbert.layers.block import stack
 from kerasbert.layers.context import Context
 from kerasbert.layers.embeddings import Table
+from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import HeadedModel, LabelHead
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
@@ -57,11 +59,11 @@ class Generator(keras.layers.Layer):
         -> logits [B, P, V] float32.
     """
 
-    def __init__(self, spec: DebertaV2Spec, token_head: type, **kwargs) -> None:
+    def __init__(self, spec: DebertaV2Spec, token_head: type, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.spec, self.token_head = spec, token_head
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         self.norm = LayerNorm(spec.epsilon, name="norm", **kwargs)
         self.dropout = Dropout(spec.dropout, name="dropout", **kwargs)
@@ -74,7 +76,9 @@ class Generator(keras.layers.Layer):
         self.mlm = heads.token_head(self.token_head, spec, **kwargs)
         self.mlm.build(shape)
 
-    def call(self, x, batch: Mapping[str, Tensor], context: Context, table=None, training=False) -> Tensor:
+    def call(
+        self, x: Tensor, batch: Mapping[str, Tensor], context: Context, table: Tensor = None, training: bool = False
+    ) -> Tensor:
         scoring = dataclasses.replace(context.scoring, table=self.relative_norm(self.relative.table))
         context = dataclasses.replace(context, scoring=scoring)
         x = self.norm(x, dropout=self.dropout, training=training)
@@ -86,20 +90,20 @@ class Generator(keras.layers.Layer):
 class SharedTable(keras.layers.Layer):
     """Gradient-disentangled sharing (section 3.3): `total` [V, H], E_D - E_G; `delta`, zero between updates."""
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         rows = {"shape": shape, "initializer": "zeros"}
         self.delta = self.add_weight(name="delta", **rows)
         self.total = self.add_weight(name="total", trainable=False, aggregation="only_first_replica", **rows)
 
-    def of_generator(self, table) -> Tensor:
+    def of_generator(self, table: Tensor) -> Tensor:
         """E_G, whose gradient is that of the encoder's table: [V, H]."""
         return ops.convert_to_tensor(table) - ops.stop_gradient(ops.convert_to_tensor(self.total))
 
-    def of_discriminator(self, table) -> Tensor:
+    def of_discriminator(self, table: Tensor) -> Tensor:
         """E_D, whose gradient is that of `delta`: [V, H]."""
         return ops.stop_gradient(ops.convert_to_tensor(table)) + ops.convert_to_tensor(self.delta)
 
-    def folded(self, table) -> Tensor:
+    def folded(self, table: Tensor) -> Tensor:
         """The encoder's table after an update, with what `delta` was moved by in it: what Keras calls a constraint."""
         delta = ops.convert_to_tensor(self.delta)
         found = table + delta
@@ -114,11 +118,11 @@ class DebertaV3Model(HeadedModel):
     Call: as `electra.ElectraModel`.
     """
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         super().build(shape)
         self.body.embeddings.tokens.table.constraint = self.heads["gdes"].folded
 
-    def call(self, inputs, training=False) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False) -> dict[str, Tensor]:
         encoder, shared = self.body, self.heads["gdes"]
         encoder.check(inputs)
         check_places(inputs, encoder.spec)
@@ -147,7 +151,7 @@ class DebertaV3Pretraining(ElectraPretraining):
     of_large: Mapping[str, object] = {}
     model_class = DebertaV3Model
 
-    def heads(self, encoder) -> tuple[Json, dict[str, tuple]]:
+    def heads(self, encoder: Encoder) -> tuple[Json, dict[str, tuple]]:
         spec, kwargs = encoder.spec, {"dtype": encoder.dtype_policy}
         if not isinstance(spec, DebertaV2Spec):
             raise InputError("the objective deberta_v3 needs a generator of DeBERTaV2's layers: pretrain a deberta-v3")
@@ -172,7 +176,7 @@ class DebertaV3Pretraining(ElectraPretraining):
         return parts, {"gdes": (embeddings.vocabulary, spec.hidden), "generator": states, "rtd": states}
 
     @classmethod
-    def networks(cls, spec: DebertaV2Spec, predictions) -> list[tuple[DebertaV2Spec, float]]:
+    def networks(cls, spec: DebertaV2Spec, predictions: float) -> list[tuple[DebertaV2Spec, float]]:
         return [(of_generator(spec), predictions), (spec, 0.0)]
 
 

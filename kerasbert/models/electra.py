@@ -24,7 +24,7 @@ Records with pairs are taken too, their labels are not asked for.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -34,7 +34,7 @@ from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.directory import built, head_names, named_weights
 from kerasbert.checkpoints.names import Class
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers import heads, random, visibility
 from kerasbert.layers.backend import pick
 from kerasbert.layers.block import stack
@@ -127,11 +127,11 @@ class Generator(keras.layers.Layer):
         -> logits [B, P, V] float32.
     """
 
-    def __init__(self, spec: Spec, block_class: Callable | None, token_head: type, **kwargs) -> None:
+    def __init__(self, spec: Spec, block_class: Callable | None, token_head: type, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.spec, self.block_class, self.token_head = spec, block_class, token_head
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         self.projection = None
         if spec.embeddings.width != spec.hidden:
@@ -141,7 +141,9 @@ class Generator(keras.layers.Layer):
         self.mlm = heads.token_head(self.token_head, spec, **kwargs)
         self.mlm.build((None, None, spec.hidden))
 
-    def call(self, x, bias=None, positions=None, table=None, training=False) -> Tensor:
+    def call(
+        self, x: Tensor, bias: Tensor = None, positions: Tensor = None, table: Tensor = None, training: bool = False
+    ) -> Tensor:
         if self.projection is not None:
             x = self.projection(x)
         for block in self.blocks:
@@ -157,7 +159,7 @@ class ElectraModel(heads.HeadedModel):
         [B, S] int32, replaced [B, S] bool and rtd_logits [B, S] float32.
     """
 
-    def call(self, inputs, training=False) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False) -> dict[str, Tensor]:
         encoder = self.body
         encoder.check(inputs)
         visible = encoder.visible(inputs)
@@ -208,11 +210,11 @@ class ElectraPretraining(BertPretraining):
     of_large: Mapping[str, object] = {"rate": 0.25}  # table 6, "mask percent"; configure_pretraining.py: mask_prob
     model_class = ElectraModel
 
-    def __init__(self, *args, **kwargs) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.scales = {"mlm": 1.0, "rtd": RTD_WEIGHT}
 
-    def heads(self, encoder) -> tuple[Json, dict[str, tuple]]:
+    def heads(self, encoder: Encoder) -> tuple[Json, dict[str, tuple]]:
         spec, dtype = encoder.spec, encoder.dtype_policy
         if not hasattr(spec, "of_generator"):
             raise InputError(
@@ -227,18 +229,18 @@ class ElectraPretraining(BertPretraining):
         return {"generator": generator, "rtd": rtd}, shapes
 
     @classmethod
-    def defaults_of(cls, spec) -> Mapping[str, object]:
+    def defaults_of(cls, spec: Spec) -> Mapping[str, object]:
         return {**cls.defaults, **(cls.of_large if spec.hidden >= 1024 else {})}
 
     @classmethod
-    def networks(cls, spec: ElectraSpec, predictions) -> list[tuple[Spec, float]]:
+    def networks(cls, spec: ElectraSpec, predictions: float) -> list[tuple[Spec, float]]:
         return [(spec.of_generator(), predictions), (spec, 0.0)]
 
-    def counts(self, batch) -> dict[str, Tensor]:
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         real = ops.sum(ops.cast(batch["padding_mask"], "float32"))
         return {"mlm": ops.sum(batch["mlm_weights"]), "rtd": real}
 
-    def sums(self, outputs, batch) -> dict[str, Tensor]:
+    def sums(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         labels, weights = batch["mlm_labels"], batch["mlm_weights"]
         mlm, accuracy = label_sums(outputs["mlm_logits"], labels, weights)
         original = ops.cast(ops.equal(outputs["sampled"], labels), "float32")

@@ -11,13 +11,14 @@ GELU, which reads every token, and their logits are averaged (`readout` "late"),
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 from keras import ops
 
 from kerasbert.checkpoints.names import GATED, TORCH_LEAVES, Class, Dialect
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import project
 from kerasbert.layers.block import PreNormBlock
 from kerasbert.layers.context import Context
@@ -73,11 +74,11 @@ class EuroBertBlock(PreNormBlock):
 
     norm_class = RMSNorm
 
-    def __init__(self, *, theta: float, key_heads: int | None, **kwargs) -> None:
+    def __init__(self, *, theta: float, key_heads: int | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.theta, self.key_heads = theta, key_heads
 
-    def attention_class(self, heads, *args, **kwargs) -> EuroBertAttention:
+    def attention_class(self, heads: int, *args: Any, **kwargs: Any) -> EuroBertAttention:
         """Of the layer's groups and base."""
         return EuroBertAttention(heads, *args, theta=self.theta, groups=self.key_heads or heads, **kwargs)
 
@@ -88,15 +89,23 @@ class EuroBertBlock(PreNormBlock):
 class EuroBertMaskedLM(keras.layers.Layer):
     """Predict tokens by a table of its own: x [B, P, H] -> logits [B, P, V] float32. Trainable weights: H*V."""
 
-    def __init__(self, vocabulary, width, activation="silu", epsilon=1e-5, initializer=0.02, **kwargs) -> None:
+    def __init__(
+        self,
+        vocabulary: int,
+        width: int,
+        activation: str = "silu",
+        epsilon: float = 1e-5,
+        initializer: float = 0.02,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.vocabulary, self.initializer = vocabulary, initializer
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         normal = Normal(stddev=self.initializer)
         self.table = self.add_weight(shape=(self.vocabulary, shape[-1]), initializer=normal, name="table")
 
-    def call(self, x, table=None) -> Tensor:
+    def call(self, x: Tensor, table: Tensor = None) -> Tensor:
         return ops.cast(project(x, ops.transpose(ops.cast(self.table, x.dtype))), "float32")
 
 

@@ -17,7 +17,7 @@ gives what theirs gives of it alone. No dropout on the sines. Kernels start as B
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -116,15 +116,15 @@ class FunnelSpec(Spec):
 class FunnelBlock(Block):
     """A layer; `context.source` are unpooled keys and values of pooled queries."""
 
-    def __init__(self, *, factorized: bool, name: str, **kwargs) -> None:
+    def __init__(self, *, factorized: bool, name: str, **kwargs: Any) -> None:
         super().__init__(name=name.replace("block_", "layer_"), **kwargs)
         self.factorized = factorized
 
-    def attention_class(self, *args, **kwargs) -> PooledAttention:
+    def attention_class(self, *args: Any, **kwargs: Any) -> PooledAttention:
         """Of the Spec's form."""
         return PooledAttention(*args, factorized=self.factorized, **kwargs)
 
-    def call(self, x, context, training=False) -> tuple[Tensor, Tensor]:
+    def call(self, x: Tensor, context: Context, training: bool = False) -> tuple[Tensor, Tensor]:
         told, source, x = x, context.keys(x) if context.source is None else context.source, context.rows(x)
         y, probabilities = self.attention(x, context.bias, source, training=training, **context.at)
         y = self.adapted("attention", y, told, context, training)
@@ -156,7 +156,7 @@ class FunnelTransformer(Encoder):
     def layers_of(self, name: str, count: int) -> list[Block]:
         """Built layers of a block or of the decoder."""
 
-        def kind(**kwargs) -> FunnelBlock:
+        def kind(**kwargs: Any) -> FunnelBlock:
             return FunnelBlock(factorized=self.spec.funnel.attention == "factorized", **kwargs)
 
         with keras.name_scope(name):
@@ -200,7 +200,9 @@ class FunnelTransformer(Encoder):
         scoring = Distances(rows, columns, keys.step, stride, level.apart, self.spec.hidden, same)
         return Context(level.bias(keys), scoring=scoring, source=source)
 
-    def call(self, inputs, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
+    def call(
+        self, inputs: Tensor, training: bool = False, queries: Queries = None, attention: bool = False
+    ) -> dict[str, Tensor]:
         self.check(inputs)
         level = text = self.level(inputs)
         x = inputs["embedded"] if "embedded" in inputs else self.embed(inputs, training)
@@ -227,7 +229,7 @@ class FunnelTransformer(Encoder):
         """How many hidden states there are before a block's first layer runs for the first time."""
         return 1 + sum(size * repeat for size, repeat in zip(self.spec.sizes[:number], self.spec.repeats))
 
-    def decoded(self, x, hidden: list, weights: list, text: Level, at: tuple) -> dict[str, Tensor]:
+    def decoded(self, x: Tensor, hidden: list, weights: list, text: Level, at: tuple) -> dict[str, Tensor]:
         """The outputs, of the last block's vectors at every token."""
         training, queries, attention = at
         context = self.told(text, text)

@@ -13,6 +13,8 @@ Differs: hidden scores get -60 (`visibility.HIDDEN`), equation 3 has minus infin
 What the paper leaves open, and the released code does otherwise, stands in `text.knowledge` and `text.tree`.
 """
 
+from collections.abc import Mapping
+
 from kerasbert.inputs import BRANCHES, ENTITIES, POSITIONS, TEXT, Tensor
 from kerasbert.layers import visibility
 from kerasbert.models import bert
@@ -28,7 +30,7 @@ class Encoder(bert.Encoder):
 
     without_tree = bert.Encoder  # whose weights it has
 
-    def visible(self, inputs) -> Tensor:
+    def visible(self, inputs: Mapping[str, Tensor]) -> Tensor:
         seen = super().visible(inputs)
         if "branch_ids" not in inputs:
             return seen

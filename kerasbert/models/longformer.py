@@ -23,7 +23,7 @@ Differs: padding gives zeros in the attention of others' rows and of its own; tr
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -122,7 +122,7 @@ class WindowBlock(Block):
         others: of Block.
     """
 
-    def __init__(self, *, window: int = 512, dilation: int = 1, **kwargs) -> None:
+    def __init__(self, *, window: int = 512, dilation: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.settings |= {"window": window, "dilation": dilation}
 
@@ -150,7 +150,7 @@ class Longformer(Roberta):
         """Blocks of each layer's window."""
         kind = PreNormWindowBlock if self.spec.blocks.norm == "pre" else WindowBlock
 
-        def block(**kwargs):
+        def block(**kwargs: Any) -> Block:
             widths = self.spec.window.size, self.spec.window.dilation
             size, dilation = (self.spec.per_layer(each, kwargs["layer"]) for each in widths)
             return kind(window=size, dilation=dilation, **kwargs)
@@ -193,7 +193,9 @@ class Longformer(Roberta):
         bias = super().context(inputs).bias if self.spec.pals.width else None
         return Context(bias, scoring=pattern)
 
-    def call(self, inputs, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
+    def call(
+        self, inputs: Tensor, training: bool = False, queries: Queries = None, attention: bool = False
+    ) -> dict[str, Tensor]:
         self.check(inputs)
         context = self.pattern(inputs, dense=bool(attention))
         return self.run(inputs, context, training, queries, attention)

@@ -18,6 +18,7 @@ said: here one of the nearest ten.
 
 import dataclasses
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,6 +31,9 @@ from kerasbert.objectives.bert import BertPretraining
 from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens, ordinary, row_keys
 from kerasbert.objectives.select import divide
 from kerasbert.registry import register, register_objective
+
+if TYPE_CHECKING:
+    from kerasbert.data.records import Records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +68,7 @@ class MacBertPretraining(BertPretraining):
     defaults: Mapping[str, object] = {"select": "fourgrams"}
 
     @classmethod
-    def check(cls, settings: Correction, records) -> None:
+    def check(cls, settings: Correction, records: "Records") -> None:
         super().check(settings, records)
         if settings.mask > 0 and settings.vectors is None:
             raise InputError(
@@ -72,7 +76,7 @@ class MacBertPretraining(BertPretraining):
                 "(kerasbert vectors makes one), or random words alone: --set objective.mask=0 --set objective.random=0.9"
             )
 
-    def prepare(self, features) -> dict[str, Tensor]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         plain = dataclasses.replace(self.settings, mask=0.0, random=0.0)
         batch = mask_tokens(features, plain, tokenizer=self.tokenizer, seed=self.seed)
         settings, token_ids = self.settings, features["token_ids"]

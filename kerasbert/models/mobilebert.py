@@ -16,12 +16,16 @@ The paper gives 25.3M, 15.1M (tiny) and 293M (IB-BERT) parameters; ours are thos
 
 import dataclasses
 import functools
+from collections.abc import Callable
+from typing import Any
 
+import keras
 from keras import ops
 
 from kerasbert import spec as specs
 from kerasbert.checkpoints.names import Dialect, of_family
 from kerasbert.errors import InputError
+from kerasbert.inputs import Shape, Tensor, Values
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.block import Block
 from kerasbert.layers.context import Context
@@ -29,11 +33,13 @@ from kerasbert.layers.embeddings import Embeddings, Table, positions
 from kerasbert.layers.feedforward import FeedForward, Linear
 from kerasbert.layers.heads import MaskedLM, Pooler
 from kerasbert.layers.initial import Normal
+from kerasbert.layers.narrowed import Narrowed
 from kerasbert.layers.norms import LayerNorm, NoNorm
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.readout import first
 from kerasbert.models import bert
 from kerasbert.registry import Family, register
+from kerasbert.spec import Spec
 from kerasbert.storage.json_view import Json
 
 
@@ -70,7 +76,7 @@ class MobileSpec(specs.Spec):
 
     attended = "bottleneck.width"
 
-    def validate(self):
+    def validate(self) -> Spec:
         parts = self.bottleneck
         if min(parts.width, parts.networks) < 1:
             raise InputError(f"bottleneck.width and networks must be at least 1. Received: {parts}")
@@ -103,7 +109,7 @@ class Trigrams(Embeddings):
 
     spec: MobileSpec
 
-    def build(self, shape=None):
+    def build(self, shape: Shape | None = None) -> None:
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         parts, width = spec.embeddings, spec.embeddings.width or spec.hidden
         self.tokens = Table(parts.vocabulary, width, spec.initializer, name="tokens", **kwargs)
@@ -119,7 +125,14 @@ class Trigrams(Embeddings):
         self.dropout = Dropout(spec.dropout, name="dropout", **kwargs)
         self.dropout.build()
 
-    def call(self, token_ids, segment_ids=None, position_ids=None, pieces=None, training=False):
+    def call(
+        self,
+        token_ids: Tensor,
+        segment_ids: Tensor = None,
+        position_ids: Tensor = None,
+        pieces: Tensor = None,
+        training: bool = False,
+    ) -> Tensor:
         x = self.tokens(token_ids)
         before, after = x[:, :-1], x[:, 1:]
         if pieces is not None:
@@ -131,31 +144,6 @@ class Trigrams(Embeddings):
         return self.norm(x, dropout=self.dropout, training=training)
 
 
-class Narrowed(Linear):
-    """norm(x @ kernel + bias), or with another y norm(y + dropout(x @ kernel + bias)): the ends of a bottleneck (figure 1).
-
-    Args:
-        width, initializer: as in Linear.
-        norm: a class of NORMS.
-        epsilon, dropout: float.
-    Call: x [..., A], y [..., width] or None -> [..., width]. Trainable weights: A*width + 3*width.
-    """
-
-    def __init__(self, width, initializer=0.02, norm=NoNorm, epsilon=1e-12, dropout=0.0, **kwargs):
-        super().__init__(width, initializer, **kwargs)
-        self.norm = norm(epsilon, name="norm", dtype=self.dtype_policy)
-        self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
-
-    def build(self, shape):
-        super().build(shape)
-        self.norm.build((*shape[:-1], self.width))
-        self.dropout.build()
-
-    def call(self, x, y=None, training=False):
-        x = super().call(x)
-        return self.norm(x) if y is None else self.norm(y, x, dropout=self.dropout, training=training)
-
-
 class NarrowAttention(Attention):
     """Attention with inputs of other widths than its result, which has the heads' width.
 
@@ -163,11 +151,11 @@ class NarrowAttention(Attention):
         inputs: (width of queries' and keys' input, width of values').
     """
 
-    def __init__(self, *args, inputs, **kwargs):
+    def __init__(self, *args: Any, inputs: Tensor, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.inputs = tuple(inputs)
 
-    def widths(self, shape):
+    def widths(self, shape: Shape) -> tuple[int, ...]:
         return self.inputs[0], *self.inputs
 
 
@@ -179,11 +167,11 @@ class BottleneckBlock(Block):
     Call: as Block's. The last feed-forward network is `feedforward`, those before it are `feedforward_0` and so on.
     """
 
-    def __init__(self, *, bottleneck, **kwargs):
+    def __init__(self, *, bottleneck: Bottleneck, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.bottleneck = self.settings["bottleneck"] = bottleneck
 
-    def build(self, shape):
+    def build(self, shape: Shape) -> None:
         at, parts, kwargs = self.settings, self.bottleneck, {"dtype": self.dtype_policy}
         norm, hidden, narrow = NORMS[parts.norm], shape[-1], (None, None, parts.width)
         end = functools.partial(Narrowed, initializer=at["initializer"], norm=norm, epsilon=at["epsilon"], **kwargs)
@@ -218,7 +206,7 @@ class BottleneckBlock(Block):
         self.exit.build(narrow)
         self.build_adapters(narrow, "attention", *(network.name for network in self.networks))
 
-    def call(self, x, context=None, training=False):
+    def call(self, x: Tensor, context: Context | None = None, training: bool = False) -> tuple[Tensor, Tensor]:
         context, told = context or Context(), x
         source, x = x, context.rows(x)
         if self.bottleneck.attention:
@@ -237,10 +225,10 @@ class BottleneckBlock(Block):
 class FirstToken(Pooler):
     """The first token's vector as it is: [B, S, H] -> [B, H]; no weights."""
 
-    def build(self, shape):
+    def build(self, shape: Shape) -> None:
         self.built = True
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         return first(x)
 
 
@@ -250,13 +238,13 @@ class TokenHead(MaskedLM):
     Call: as MaskedLM's. Trainable weights: H*H + 3*H + V*(H - E) + V.
     """
 
-    def build(self, shape):
+    def build(self, shape: Shape) -> None:
         rest, self.width = shape[-1] - self.width, shape[-1]
         super().build(shape)
         normal = Normal(stddev=self.initializer)
         self.extra = self.add_weight(shape=(self.vocabulary, rest), initializer=normal, name="extra")
 
-    def call(self, x, table):
+    def call(self, x: Tensor, table: Tensor) -> Tensor:
         return super().call(x, ops.concatenate([ops.cast(table, x.dtype), ops.cast(self.extra, x.dtype)], axis=1))
 
 
@@ -267,11 +255,11 @@ class InvertedBottleneckBert(bert.Encoder):
     token_head = TokenHead
 
     @property
-    def block_class(self):
+    def block_class(self) -> Callable:
         """Blocks with the Spec's bottleneck."""
         return functools.partial(BottleneckBlock, bottleneck=self.spec.bottleneck)
 
-    def embed(self, inputs, training):
+    def embed(self, inputs: Values, training: bool) -> Tensor:
         pieces = inputs.get("packed_ids", inputs.get("padding_mask"))
         at = (inputs["token_ids"], inputs.get("segment_ids"), inputs.get("position_ids"))
         return self.embeddings(*at, pieces=pieces, training=training)
@@ -281,7 +269,7 @@ class MobileBert(InvertedBottleneckBert):
     """MobileBERT; its pooled vector is the first token's as it is, unless `bottleneck.pooled`."""
 
     @property
-    def pooler_class(self):
+    def pooler_class(self) -> type[keras.layers.Layer]:
         """What the Spec says about the pooled vector."""
         return Pooler if self.spec.bottleneck.pooled else FirstToken
 

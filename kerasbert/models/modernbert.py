@@ -19,6 +19,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 from keras import ops
@@ -34,6 +35,7 @@ from kerasbert.layers.embeddings import Embeddings
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import LabelHead, MaskedLM
 from kerasbert.layers.norms import BiasFreeLayerNorm
+from kerasbert.layers.readout import Queries
 from kerasbert.layers.rotary import RotaryAttention, check_head_size, with_places
 from kerasbert.poolings import READOUTS
 from kerasbert.registry import Family, register
@@ -93,11 +95,21 @@ class LocalAttention(RotaryAttention):
     Args: as RotaryAttention; window: int, or 0 for all tokens.
     """
 
-    def __init__(self, *args, window: int = 0, **kwargs) -> None:
+    def __init__(self, *args: Any, window: int = 0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.window = window
 
-    def placed(self, query, key, value, bias, *, scoring: Tensor | None = None, queries=None, **at) -> tuple:
+    def placed(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        *,
+        scoring: Tensor | None = None,
+        queries: Queries = None,
+        **at: object,
+    ) -> tuple:
         if self.window:
             places = ops.expand_dims(scoring, -1)
             of_query = places if queries is None else select(places, queries)
@@ -112,17 +124,17 @@ class LocalAttention(RotaryAttention):
 class ModernBertBlock(PreNormBlock):
     """A layer, local or not by its place in the stack; the first has no norm in front of its attention."""
 
-    def __init__(self, *, local: Local, **kwargs) -> None:
+    def __init__(self, *, local: Local, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.local = local
 
-    def attention_class(self, *args, **kwargs) -> LocalAttention:
+    def attention_class(self, *args: Any, **kwargs: Any) -> LocalAttention:
         """Of the layer's window and base."""
         local = self.layer % self.local.every != 0
         window, theta = (self.local.window, self.local.theta_local) if local else (0, self.local.theta)
         return LocalAttention(*args, window=window, theta=theta, **kwargs)
 
-    def norm_class(self, epsilon, *, name, dtype) -> keras.layers.Layer:
+    def norm_class(self, epsilon: float, *, name: str, dtype: Any) -> keras.layers.Layer:
         """The identity in front of the first attention: the embeddings are normalised already."""
         if self.layer == 0 and name == "attention_norm":
             return keras.layers.Identity(name=name, dtype=dtype)
@@ -146,11 +158,11 @@ class ModernBertLabelHead(LabelHead):
 
     inner_bias = False
 
-    def __init__(self, *args, epsilon: float = 1e-5, **kwargs) -> None:
+    def __init__(self, *args: Any, epsilon: float = 1e-5, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.epsilon = epsilon
 
-    def inner_norm_class(self, **kwargs) -> BiasFreeLayerNorm:
+    def inner_norm_class(self, **kwargs: Any) -> BiasFreeLayerNorm:
         """The norm behind the activation."""
         return BiasFreeLayerNorm(self.epsilon, **kwargs)
 

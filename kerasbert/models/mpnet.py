@@ -32,6 +32,7 @@ from kerasbert.layers.buckets import Buckets, DistanceTable, with_distances
 from kerasbert.layers.context import Context
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import GeluMaskedLM
+from kerasbert.layers.readout import Queries
 from kerasbert.layers.two_streams import TwoStreams
 from kerasbert.models.roberta import HF as ROBERTA_HF
 from kerasbert.registry import Family, register
@@ -58,7 +59,9 @@ class MPNetSpec(Spec):
 class MPNetAttention(Attention):
     """Attention with a learned number of the distance on each score. `scoring`: float32 [B or 1, N, S, K]."""
 
-    def scores(self, query, key, *, scoring: Tensor | None = None, queries=None, **at) -> Tensor:
+    def scores(
+        self, query: Tensor, key: Tensor, *, scoring: Tensor | None = None, queries: Queries = None, **at: object
+    ) -> Tensor:
         return with_distances(super().scores(query, key, **at), scoring, queries)
 
 
@@ -100,14 +103,14 @@ class MPNet(Encoder):
         values, rows = ops.cast(values, "int32"), ops.shape(inputs["token_ids"])[0]
         return choose(ops.broadcast_to(values, (rows, ops.shape(values)[1])), inputs["target_positions"])
 
-    def embed(self, inputs, training=False) -> Tensor:
+    def embed(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
         if "target_positions" not in inputs:
             return super().embed(inputs, training)
         tokens = self.embeddings.sum(inputs["token_ids"], None, inputs.get("position_ids"))
         symbols = self.embeddings.sum(inputs["target_ids"], None, self.of_targets(self.places(inputs), inputs))
         return self.embeddings.finish(ops.concatenate([tokens, symbols, symbols], axis=1), training)
 
-    def context(self, inputs) -> Context:
+    def context(self, inputs: Mapping[str, Tensor]) -> Context:
         places = self.places(inputs)
         if "target_positions" not in inputs:
             return dataclasses.replace(super().context(inputs), scoring=self.relative(places, places))

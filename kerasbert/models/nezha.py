@@ -17,6 +17,7 @@ The products with a are made by distance, and shifted (`layers/relative.py`): no
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 from keras import ops
@@ -100,7 +101,9 @@ class FunctionalAttention(Attention):
     Call: as its parent's, with `scoring` float32 [2 S, D], the vector of the distance c - S in row c.
     """
 
-    def scores(self, query, key, *, scoring: Tensor | None = None, queries: Queries = None, **at) -> Tensor:
+    def scores(
+        self, query: Tensor, key: Tensor, *, scoring: Tensor | None = None, queries: Queries = None, **at: object
+    ) -> Tensor:
         assert scoring is not None, "a functional attention needs scoring, the vectors of the distances"
         query = query * ops.cast(self.head_size**-0.5, query.dtype)
         content, vectors = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), ops.cast(scoring, query.dtype)
@@ -112,7 +115,9 @@ class FunctionalAttention(Attention):
             moved = _by_row(ops.matmul(_by_row(query), ops.transpose(_of_some(vectors, queries), (0, 1, 3, 2))))
         return ops.cast(content, "float32") + ops.cast(moved, "float32")
 
-    def weighted(self, weights, value, *, scoring: Tensor | None = None, queries: Queries = None, **at) -> Tensor:
+    def weighted(
+        self, weights: Tensor, value: Tensor, *, scoring: Tensor | None = None, queries: Queries = None, **at: object
+    ) -> Tensor:
         vectors = ops.cast(scoring, weights.dtype)
         if queries is None:
             moved = _product(by_distance(weights), vectors)
@@ -162,7 +167,7 @@ class Nezha(Encoder):
     block_class = NezhaBlock
     spec: NezhaSpec
 
-    def context(self, inputs) -> Context:
+    def context(self, inputs: Mapping[str, Tensor]) -> Context:
         size, clamp = ops.shape(inputs["token_ids"])[1], self.spec.distances.clamp
         apart = ops.clip(ops.arange(2 * size, dtype="int32") - size, -clamp, clamp)
         vectors = gather(ops.convert_to_tensor(table(clamp, self.spec.head_size)), apart + clamp)

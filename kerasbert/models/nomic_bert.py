@@ -10,11 +10,13 @@ here, as in transformers, 2,048 tokens are the most.
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from kerasbert.checkpoints.forms import Joined
 from kerasbert.checkpoints.names import GATED, Class
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.block import Block
 from kerasbert.layers.context import Context
 from kerasbert.layers.encoder import Encoder
@@ -57,11 +59,11 @@ class NomicBertSpec(Spec):
 class NomicBertBlock(Block):
     """BERT's layer with rotary attention. Args: as Block; theta: float."""
 
-    def __init__(self, *, theta: float, **kwargs) -> None:
+    def __init__(self, *, theta: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.theta = theta
 
-    def attention_class(self, *args, **kwargs) -> RotaryAttention:
+    def attention_class(self, *args: Any, **kwargs: Any) -> RotaryAttention:
         """That of the Spec."""
         return RotaryAttention(*args, theta=self.theta, **kwargs)
 
@@ -81,7 +83,7 @@ class NomicBert(Encoder):
         """Blocks with the Spec's base."""
         return functools.partial(NomicBertBlock, theta=self.spec.rotary.theta)
 
-    def context(self, inputs) -> Context:
+    def context(self, inputs: Mapping[str, Tensor]) -> Context:
         return with_places(super().context(inputs), inputs)
 
 

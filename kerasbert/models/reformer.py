@@ -21,6 +21,7 @@ depends on all tokens, so that the family is an encoder, which `generation` refu
 import dataclasses
 import functools
 import math
+from collections.abc import Callable, Mapping
 
 import keras
 from keras import ops
@@ -28,11 +29,14 @@ from keras import ops
 from kerasbert.checkpoints import buffers
 from kerasbert.checkpoints.names import LIST, Class, Dialect
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.layers.axial import Axial, ReformerEmbeddings
 from kerasbert.layers.chunks import Chunks, Local, Lsh, Visible
+from kerasbert.layers.context import Context
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.random import Dropout
+from kerasbert.layers.readout import Queries
 from kerasbert.layers.reversible import KINDS, Reversible, run
 from kerasbert.layers.reversible_block import ReformerBlock, TokenHead, Told
 from kerasbert.models.bert import HF as BERT_HF
@@ -52,7 +56,7 @@ class ReformerSpec(Spec):
 
     attended = "embeddings.width"
 
-    def validate(self):
+    def validate(self) -> Spec:
         super().validate()
         width = self.embeddings.width
         if width is None or self.hidden != 2 * width:
@@ -72,13 +76,13 @@ class ReformerSpec(Spec):
         self._check_axes()
         return self
 
-    def _check_layers(self):
+    def _check_layers(self) -> None:
         if self.reversible.chunk < 0:
             raise InputError(f"reversible.chunk must be at least 0. Received: {self.reversible.chunk}")
         for name in KINDS:
             getattr(self, name).check(name, self.attention.causal and name in self.reversible.kinds)
 
-    def _check_axes(self):
+    def _check_axes(self) -> None:
         axial, width = self.axial, self.embeddings.width
         if not axial.factored:
             return
@@ -141,7 +145,7 @@ class Reformer(Encoder):
     smooth = False  # a token falls into another bucket at once
 
     @property
-    def block_class(self):
+    def block_class(self) -> Callable:
         """Blocks of this Spec."""
         return functools.partial(ReformerBlock, spec=self.spec)
 
@@ -155,19 +159,21 @@ class Reformer(Encoder):
         """What stands for a text: a causal model's first token has seen nothing but itself."""
         return "last" if self.spec.attention.causal else "first"
 
-    def _build(self):
+    def _build(self) -> None:
         super()._build()
         self.last_dropout = Dropout(self.spec.dropout, name="last_dropout", dtype=self.dtype_policy)
         self.last_dropout.build()
         self.seeds = keras.random.SeedGenerator()
 
-    def context(self, inputs):
+    def context(self, inputs: Mapping[str, Tensor]) -> Context:
         pieces = inputs.get("packed_ids")
         real = inputs.get("padding_mask") if pieces is None else None
         matrix = inputs.get("visible_matrix")
         return Told(visible=Visible(real, pieces, matrix, self.spec.attention.causal))
 
-    def run(self, inputs, context, training=False, queries=None, attention=False):
+    def run(
+        self, inputs: Tensor, context: Context, training: bool = False, queries: Queries = None, attention: bool = False
+    ) -> dict[str, Tensor]:
         if not training or random.scoped():
             return self._run(inputs, context, training, queries, attention)
         words = self.seeds.next()  # in a user's own `fit`: all that is drawn in this pass follows from it
@@ -175,7 +181,9 @@ class Reformer(Encoder):
         with random.scope(random.key(words[0], words[1]), rows):
             return self._run(inputs, context, training, queries, attention)
 
-    def _run(self, inputs, context, training, queries, attention):
+    def _run(
+        self, inputs: Mapping[str, Tensor], context: Context, training: bool, queries: Queries, attention: bool
+    ) -> dict[str, Tensor]:
         x = inputs["embedded"] if "embedded" in inputs else self.embed(inputs, training)
         x = ops.cast(x, "float32")
         x = ops.concatenate([x, x], axis=-1)
@@ -202,7 +210,7 @@ class Reformer(Encoder):
         """Whether it is trained for int8: what its layers then note of their numbers is noted once."""
         return any(getattr(layer, "quantizer", None) is not None for layer in self._flatten_layers())
 
-    def check(self, inputs):
+    def check(self, inputs: Mapping[str, Tensor]) -> None:
         size, longest, axial = inputs["token_ids"].shape[1], self.spec.longest, self.spec.axial
         if axial.factored and size and size > longest and "position_ids" not in inputs:
             raise InputError(

@@ -12,7 +12,8 @@ refused.
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -64,11 +65,20 @@ class RoFormerAttention(RotaryAttention):
     Args: as Attention; values: bool, whether values are rotated too.
     """
 
-    def __init__(self, *args, values: bool = False, **kwargs) -> None:
+    def __init__(self, *args: Any, values: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **{"interleaved": True, **kwargs})
         self.values = values
 
-    def placed(self, query, key, value, bias, *, scoring: Tensor | None = None, **at) -> tuple:
+    def placed(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        *,
+        scoring: Tensor | None = None,
+        **at: object,
+    ) -> tuple:
         value = self.turned(value, scoring) if self.values else value
         return super().placed(query, key, value, bias, scoring=scoring, **at)
 
@@ -79,11 +89,11 @@ class RoFormerAttention(RotaryAttention):
 class RoFormerBlock(Block):
     """BERT's layer. Args: as Block; values: bool, as of RoFormerAttention."""
 
-    def __init__(self, *, values: bool = False, **kwargs) -> None:
+    def __init__(self, *, values: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.values = values
 
-    def attention_class(self, *args, **kwargs) -> RoFormerAttention:
+    def attention_class(self, *args: Any, **kwargs: Any) -> RoFormerAttention:
         """That of the Spec."""
         return RoFormerAttention(*args, values=self.values, **kwargs)
 
@@ -106,7 +116,7 @@ class RoFormer(Encoder):
         """The blocks'."""
         return self.spec.feedforward.activation.removeprefix(GATED)
 
-    def context(self, inputs) -> Context:
+    def context(self, inputs: Mapping[str, Tensor]) -> Context:
         return with_places(super().context(inputs), inputs)
 
 

@@ -11,9 +11,10 @@ from typing import ClassVar
 import keras
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import pick
 from kerasbert.layers.embeddings import Table
+from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.heads import MaskedLM, token_head
 from kerasbert.layers.norms import LayerNorm
@@ -36,7 +37,7 @@ class SpanBoundary(MaskedLM):
     Trainable weights: 20*200 + (2*H + 200)*H + 3*H, and MaskedLM's.
     """
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         *rows, hidden = shape
         kwargs = {"dtype": self.dtype_policy}
         self.places = Table(PLACES, WIDTH, self.initializer, name="places", **kwargs)
@@ -47,7 +48,7 @@ class SpanBoundary(MaskedLM):
         self.inner_norm.build(shape)
         super().build(shape)
 
-    def call(self, left, right, places, table) -> Tensor:
+    def call(self, left: Tensor, right: Tensor, places: Tensor, table: Tensor) -> Tensor:
         x = ops.concatenate([left, right, self.places(places)], axis=-1)
         return super().call(self.inner_norm(self.inner(x, activation=self.activation)), table)
 
@@ -58,7 +59,7 @@ class SpanBertModel(PretrainingModel):
     Call: also sbo_left, sbo_right, sbo_places [B, P] -> also sbo_logits [B, P, V] float32.
     """
 
-    def call(self, inputs, training=False) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False) -> dict[str, Tensor]:
         outputs = super().call(inputs, training=training)
         left, right = (pick(outputs["sequence"], inputs[name]) for name in ("sbo_left", "sbo_right"))
         table = self.encoder.embeddings.tokens.table
@@ -78,12 +79,12 @@ class SpanBertPretraining(BertPretraining):
     model_class = SpanBertModel
     predicted: ClassVar = {**BertPretraining.predicted, "sbo": ("mlm_labels", "sbo_weights")}
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: Encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         heads, shapes = super().heads(encoder)
         heads["sbo"] = token_head(SpanBoundary, encoder.spec, "sbo", dtype=encoder.dtype_policy)
         return heads, shapes | {"sbo": (None, None, encoder.spec.hidden)}
 
-    def prepare(self, features) -> dict[str, Tensor]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         batch = super().prepare(features)
         return batch | boundaries(batch, PLACES)
 

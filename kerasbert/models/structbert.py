@@ -4,6 +4,7 @@ Differences from BERT: besides masked tokens, the order of shuffled trigrams is 
 objective); the question about a pair has three answers: next, previous, of another document (sentence structural).
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -25,7 +26,7 @@ class StructBertModel(PretrainingModel):
     Call: also wso_positions [B, 3 T] -> also wso_logits [B, 3 T, V] float32.
     """
 
-    def call(self, inputs, training=False) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False) -> dict[str, Tensor]:
         outputs = super().call(inputs, training=training)
         outputs["wso_logits"] = self.tokens(outputs["sequence"], inputs["wso_positions"])
         return outputs
@@ -42,7 +43,7 @@ class StructBertPretraining(BertPretraining):
     model_class = StructBertModel
     predicted: ClassVar = {**BertPretraining.predicted, "wso": ("wso_labels", "wso_weights")}
 
-    def prepare(self, features) -> dict[str, Tensor]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         batch = super().prepare(features)
         tokens = ops.sum(batch["padding_mask"], axis=1)
         length = batch["token_ids"].shape[1]

@@ -25,14 +25,15 @@ paper both are written (section 2.4).
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import keras
 from keras import ops
 
 from kerasbert.checkpoints.keras_hub_t5 import KERAS_HUB
 from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.checkpoints.readers import equal
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.block import PreNormBlock
 from kerasbert.layers.buckets import Buckets, DistanceTable, bucketed, by_head, with_distances
@@ -83,7 +84,7 @@ class Spec(EncoderDecoderSpec):
         return self.initializer * self.hidden**-0.5
 
 
-def distance_table(spec: "Spec | T5EncoderSpec", both_sides: bool = True, **kwargs) -> DistanceTable:
+def distance_table(spec: "Spec | T5EncoderSpec", both_sides: bool = True, **kwargs: Any) -> DistanceTable:
     """The learned numbers [buckets, N] of a stack or of a layer."""
     assert isinstance(spec.attention.heads, int)  # `validate` refuses others
     return DistanceTable(
@@ -97,7 +98,7 @@ class T5Attention(Attention):
     Call: as its parent's; `scoring` float32 [1, N, S, K] is added to the scores.
     """
 
-    def deviations(self, shape):
+    def deviations(self, shape: Shape) -> tuple[float, float, float, float]:
         inner = self.heads * self.head_size
         by_input = self.initializer * shape[-1] ** -0.5
         return by_input * self.head_size**-0.5, by_input, by_input, self.initializer * inner**-0.5
@@ -111,7 +112,7 @@ class T5Attention(Attention):
 class T5FeedForward(FeedForward):
     """Feed-forward network whose kernels start by their sizes (mesh tensorflow, transformer_layers.py)."""
 
-    def deviations(self, shape):
+    def deviations(self, shape: Shape) -> tuple[float, float]:
         return self.initializer * shape[-1] ** -0.5, self.initializer * self.width**-0.5
 
 
@@ -120,7 +121,7 @@ class T5Block(PreNormBlock):
 
     attention_class, norm_class = T5Attention, RMSNorm
 
-    def feedforward_class(self, *sizes, **kwargs):  # its dropout is the block's
+    def feedforward_class(self, *sizes: Any, **kwargs: Any) -> keras.layers.Layer:  # its dropout is the block's
         return T5FeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)
 
 
@@ -140,11 +141,11 @@ class T5Stack(Stack):
 
     spec: Spec
 
-    def __init__(self, *args, both_sides: bool = True, **kwargs):
+    def __init__(self, *args: Any, both_sides: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.both_sides = both_sides
 
-    def build(self, shape=None):
+    def build(self, shape: Shape | None = None) -> None:
         super().build(shape)
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         self.relative = self.table_of_distances()
@@ -166,7 +167,7 @@ class T5Stack(Stack):
         found = self.bucketed(*context.places(length))
         return dataclasses.replace(context, scoring=by_head(self.relative.table, found))
 
-    def finish(self, x, training):
+    def finish(self, x: Tensor, training: bool) -> Tensor:
         assert self.norm is not None
         return self.norm(x, dropout=self.last_dropout, training=training)
 
@@ -181,10 +182,10 @@ class T5(EncoderDecoder):
     label_activation = "tanh"
     spec: Spec
 
-    def stack_class(self, *args, name: str, **kwargs):
+    def stack_class(self, *args: Any, name: str, **kwargs: Any) -> keras.layers.Layer:
         return T5Stack(*args, name=name, both_sides=name == "encoder", **kwargs)
 
-    def _build(self):
+    def _build(self) -> None:
         super()._build()
         spec, self.output_table = self.spec, None
         if spec.output.own:  # t5x starts it so that logits are of size 1
@@ -193,7 +194,9 @@ class T5(EncoderDecoder):
             self.output_table = Table(rows, spec.hidden, deviation, name="output", dtype=self.dtype_policy)
             self.output_table.build()
 
-    def call(self, inputs, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
+    def call(
+        self, inputs: Tensor, training: bool = False, queries: Queries = None, attention: bool = False
+    ) -> dict[str, Tensor]:
         if "decoder_token_ids" not in inputs:
             inputs = {**inputs, "decoder_token_ids": self.begun(inputs["token_ids"])}
         return super().call(inputs, training, queries, attention)
@@ -203,11 +206,11 @@ class T5(EncoderDecoder):
         start = 0 if self.tokenizer is None else self.tokenizer.pad_id
         return ops.concatenate([ops.full_like(token_ids[:, :1], start), token_ids[:, :-1]], axis=1)
 
-    def scaled(self, x):
+    def scaled(self, x: Tensor) -> Tensor:
         return x * ops.cast(self.spec.hidden**-0.5, x.dtype) if self.spec.output.scaled else x
 
     @property
-    def output_rows(self):
+    def output_rows(self) -> Tensor:
         return self.tokens.table if self.output_table is None else self.output_table.table
 
 

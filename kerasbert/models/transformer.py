@@ -32,6 +32,7 @@ SentencePiece models over one vocab.json, which is not read here: import with `-
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
@@ -41,7 +42,7 @@ from kerasbert.checkpoints import buffers
 from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.checkpoints.readers import Reader
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.block import Block, PreNormBlock
 from kerasbert.layers.decoder_block import DecoderBlock, PreNormDecoderBlock
@@ -93,7 +94,7 @@ class Spec(ScaledSpec):
 class SizedAttention(Attention):
     """Attention whose values are `value_size` numbers a head (table 3, rows B)."""
 
-    def __init__(self, *sizes, value_size: int, **kwargs) -> None:
+    def __init__(self, *sizes: Any, value_size: int, **kwargs: Any) -> None:
         super().__init__(*sizes, **kwargs)
         self.value_size = value_size
 
@@ -101,10 +102,10 @@ class SizedAttention(Attention):
 class Bias(keras.layers.Layer):
     """A number for each logit: float32 [..., V] -> the same. Trainable weights: V."""
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         self.bias = self.add_weight(shape=shape[-1:], initializer="zeros", name="bias")
 
-    def call(self, logits) -> Tensor:
+    def call(self, logits: Tensor) -> Tensor:
         return logits + ops.cast(self.bias, logits.dtype)
 
 
@@ -121,11 +122,11 @@ class Transformer(EncoderDecoder):
             self.output_bias = Bias(name="output", dtype="float32")
             self.output_bias.build((None, None, self.spec.embeddings.vocabulary))
 
-    def logits(self, x) -> Tensor:
+    def logits(self, x: Tensor) -> Tensor:
         logits = tied_logits(x, self.tokens.table)
         return logits if self.output_bias is None else self.output_bias(logits)
 
-    def scaled(self, x) -> Tensor:
+    def scaled(self, x: Tensor) -> Tensor:
         """What the rows of `output_rows` are multiplied with: a bias is one column more."""
         return x if self.output_bias is None else ops.concatenate([x, ops.ones_like(x[..., :1])], axis=-1)
 
@@ -137,11 +138,11 @@ class Transformer(EncoderDecoder):
         return ops.concatenate([self.tokens.table, ops.expand_dims(self.output_bias.bias, 1)], axis=1)
 
     @property
-    def encoder_block(self):
+    def encoder_block(self) -> Callable:
         return self._sized(PreNormBlock if self.spec.blocks.norm == "pre" else Block)
 
     @property
-    def decoder_block(self):
+    def decoder_block(self) -> Callable:
         return self._sized(PreNormDecoderBlock if self.spec.blocks.norm == "pre" else DecoderBlock)
 
     def _sized(self, kind: type[Block]) -> Callable[..., Block]:
@@ -151,7 +152,7 @@ class Transformer(EncoderDecoder):
             return kind
         attention = functools.partial(SizedAttention, value_size=size)
 
-        def make(**settings) -> Block:
+        def make(**settings: Any) -> Block:
             made = kind(**settings)
             for name in ("attention_class", "cross_attention_class"):
                 setattr(made, name, attention)

@@ -26,7 +26,7 @@ begins anew with each row (`objectives/segments.py`); sinusoids are not dropped.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from keras import ops
 
@@ -76,7 +76,7 @@ class UnbiasedAttention(RelativeAttention):
     Args: as RelativeAttention.
     """
 
-    def __init__(self, *args, use_bias: bool = False, **kwargs) -> None:
+    def __init__(self, *args: Any, use_bias: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, use_bias=False, **kwargs)
 
 
@@ -85,7 +85,7 @@ class TransformerXLBlock(Block):
 
     attention_class = UnbiasedAttention
 
-    def feedforward_class(self, *sizes, **kwargs) -> Callable:
+    def feedforward_class(self, *sizes: Any, **kwargs: Any) -> Callable:
         return FeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)
 
 
@@ -154,7 +154,7 @@ class TransformerXL(CausalLM):
         return relative.sinusoids(relative.distances(keys, last, about.clamp), self.spec.hidden)
 
     def run(
-        self, inputs, context: Context, training=False, queries: Queries = None, attention=False
+        self, inputs: Tensor, context: Context, training: bool = False, queries: Queries = None, attention: bool = False
     ) -> dict[str, Tensor]:
         cache = cast("Cache | None", context.cache)
         if cache is not None and cache.column is not None:  # a step: one query a row, keys at the places of the cache
@@ -194,7 +194,7 @@ class TransformerXL(CausalLM):
 
     # What comes next
 
-    def logits(self, x) -> Tensor:
+    def logits(self, x: Tensor) -> Tensor:
         """Which token comes next: `sequence` [B, P, H] -> float32 [B, P, V], log probabilities where there are clusters."""
         return self.softmax(x, embeddings=self.embeddings)
 
@@ -202,7 +202,7 @@ class TransformerXL(CausalLM):
         """What `objectives.lm_loss.cluster_sums` takes of `sequence`; None where one softmax is over all tokens."""
         return self.softmax.columns(x, self.embeddings) if self.softmax.clusters.tails else None
 
-    def scaled(self, x) -> Tensor:
+    def scaled(self, x: Tensor) -> Tensor:
         """What the rows of `output_rows` are multiplied with, where one softmax is over all tokens."""
         return self._column(x)[0]
 
@@ -211,7 +211,7 @@ class TransformerXL(CausalLM):
         """The table whose products are the logits, its last column the bias, where one softmax is over all tokens."""
         return self._column(ops.zeros((1, self.spec.hidden)))[1]
 
-    def _column(self, x) -> Tensor:
+    def _column(self, x: Tensor) -> Tensor:
         if self.softmax.clusters.tails:
             raise InputError(
                 f"an adaptive softmax of {self.softmax.clusters.tails + 1} clusters has no one table of tokens"

@@ -11,10 +11,11 @@ Differs: texts are sampled by a power of their number (`kerasbert data --smoothi
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.buckets import bucketed, by_head
-from kerasbert.layers.context import Context
+from kerasbert.layers.context import Context, Queries
 from kerasbert.models import t5_encoder
 from kerasbert.models.mt5 import MT5, MT5_ENCODER, encoder_alone, multilingual
 from kerasbert.models.t5 import HF, T5, T5Attention, T5Block, T5DecoderBlock, T5Stack, distance_table
@@ -29,16 +30,18 @@ class UmT5Attention(T5Attention):
     Call: as its parent's; `scoring` int32 [1 or B, S, K], the distances' buckets.
     """
 
-    def __init__(self, *args, distances: Callable, **kwargs) -> None:
+    def __init__(self, *args: Any, distances: Callable, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.distances = distances
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         super().build(shape)
         self.relative = self.distances(name="relative", dtype=self.dtype_policy)
         self.relative.build()
 
-    def scores(self, query, key, *, scoring=None, queries=None, **at):
+    def scores(
+        self, query: Tensor, key: Tensor, *, scoring: Tensor | None = None, queries: Queries = None, **at: object
+    ) -> Tensor:
         found = None if scoring is None else by_head(self.relative.table, scoring)
         return super().scores(query, key, scoring=found, queries=queries, **at)
 
@@ -46,11 +49,11 @@ class UmT5Attention(T5Attention):
 class OwnDistances:
     """A block whose attention has a table of its own. Args: as the block's; distances: makes the table."""
 
-    def __init__(self, *, distances: Callable, **kwargs) -> None:
+    def __init__(self, *, distances: Callable, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.distances = distances
 
-    def attention_class(self, *args, **kwargs) -> UmT5Attention:
+    def attention_class(self, *args: Any, **kwargs: Any) -> UmT5Attention:
         return UmT5Attention(*args, distances=self.distances, **kwargs)
 
 
@@ -83,7 +86,7 @@ class UmT5(T5):
     def decoder_block(self) -> Callable:
         return functools.partial(UmT5DecoderBlock, distances=functools.partial(distance_table, self.spec))
 
-    def stack_class(self, *args, name: str, **kwargs) -> UmT5Stack:
+    def stack_class(self, *args: Any, name: str, **kwargs: Any) -> UmT5Stack:
         return UmT5Stack(*args, name=name, both_sides=name == "encoder", **kwargs)
 
 

@@ -27,6 +27,7 @@ in the paper, here it is two, one behind the other.
 """
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -35,12 +36,17 @@ from keras import ops
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers import random, visibility
+from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.masked_writer import segment_ids, writes_at_masks
 from kerasbert.models.bert import BERT, HF
 from kerasbert.objectives.bert import BertPretraining, PretrainingModel
-from kerasbert.objectives.masked_lm import row_keys
+from kerasbert.objectives.masked_lm import MaskedLM, row_keys
 from kerasbert.objectives.select import Selection, tile, whole
 from kerasbert.registry import register, register_objective, register_selection
+
+if TYPE_CHECKING:
+    from kerasbert.data.records import Records
+
 
 BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT, SEQ2SEQ = range(4)
 SEGMENTS = np.array([[0, 1], [2, 2], [3, 3], [4, 5]], np.int32)  # of both segments of a row, by language model
@@ -61,7 +67,7 @@ class UniLMModel(PretrainingModel):
     Call: also first_seen and last_seen [B, S], the places that each token sees from and to.
     """
 
-    def call(self, inputs, training=False) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False) -> dict[str, Tensor]:
         segments = segment_ids(inputs["segment_ids"], self.encoder.spec.embeddings.segments)
         visible = visibility.within(inputs["first_seen"], inputs["last_seen"])
         return super().call({**inputs, "segment_ids": segments, "visible_matrix": visible}, training=training)
@@ -74,7 +80,7 @@ class UniLMPretraining(BertPretraining):
     model_class = UniLMModel
 
     @classmethod
-    def check(cls, settings, records) -> None:
+    def check(cls, settings: MaskedLM, records: "Records") -> None:
         super().check(settings, records)
         if "next_label" not in records.features:
             raise InputError(
@@ -82,14 +88,14 @@ class UniLMPretraining(BertPretraining):
                 "language models of unilm are drawn by: make them again with --packing pairs"
             )
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: Encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not writes_at_masks(type(encoder)):
             raise InputError(
                 f"{type(encoder).__name__} decides by itself who sees whom, and this objective does: choose another (--objective)"
             )
         return super().heads(encoder)
 
-    def prepare(self, features) -> dict[str, Tensor]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """As BERT's batch, segment_ids of the six; first_seen, last_seen int32 [B, S], pair_weights float32 [B]."""
         batch, lengths = super().prepare(features), features["segment_lengths"]
         key = row_keys(features, self.settings, self.seed, "language_model")
@@ -109,7 +115,7 @@ class UniLMPretraining(BertPretraining):
             "pair_weights": ops.cast(mode[:, 0] == BIDIRECTIONAL, "float32"),
         }
 
-    def pair_weights(self, batch, feature) -> Tensor:
+    def pair_weights(self, batch: Mapping[str, Tensor], feature: str) -> Tensor:
         return batch["pair_weights"]
 
 

@@ -12,12 +12,13 @@ The numbers of languages come from one table, `languages.json` beside the tokeni
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 from keras import ops
 
 from kerasbert.checkpoints import buffers
 from kerasbert.checkpoints.names import Class
-from kerasbert.inputs import TEXT, Input, Tensor
+from kerasbert.inputs import TEXT, Input, Shape, Tensor
 from kerasbert.layers import embeddings
 from kerasbert.layers.backend import project
 from kerasbert.layers.embeddings import Table
@@ -58,7 +59,7 @@ class Embeddings(embeddings.Embeddings):
 
     spec: Spec
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         super().build(shape)
         parts, spec = self.spec.embeddings, self.spec
         self.languages = None
@@ -67,7 +68,14 @@ class Embeddings(embeddings.Embeddings):
             self.languages = Table(parts.languages, width, spec.initializer, name="languages", dtype=self.dtype_policy)
             self.languages.build()
 
-    def call(self, token_ids, segment_ids=None, position_ids=None, language_ids=None, training=False) -> Tensor:
+    def call(
+        self,
+        token_ids: Tensor,
+        segment_ids: Tensor = None,
+        position_ids: Tensor = None,
+        language_ids: Tensor = None,
+        training: bool = False,
+    ) -> Tensor:
         x = self.sum(token_ids, segment_ids, position_ids)
         if self.languages is not None and language_ids is not None:
             x = x + self.languages(language_ids)
@@ -77,10 +85,10 @@ class Embeddings(embeddings.Embeddings):
 class TokenHead(MaskedLM):
     """Predict tokens with the transposed token table and a bias: x [B, P, H], table [V, H] -> float32 [B, P, V]."""
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         self.bias = self.add_weight(shape=(self.vocabulary,), initializer="zeros", name="bias")
 
-    def call(self, x, table) -> Tensor:
+    def call(self, x: Tensor, table: Tensor) -> Tensor:
         logits = project(x, ops.transpose(ops.cast(table, x.dtype)))
         return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
 
@@ -91,7 +99,7 @@ class Encoder(bert.Encoder):
     embeddings_class = Embeddings
     token_head = TokenHead
 
-    def embed(self, inputs, training=False) -> Tensor:
+    def embed(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
         places = inputs.get("segment_ids"), inputs.get("position_ids"), inputs.get("language_ids")
         return self.embeddings(inputs["token_ids"], *places, training=training)
 
@@ -101,7 +109,7 @@ class XlmPretraining(BertPretraining):
 
     packing = "doc"
 
-    def prepare(self, features) -> dict[str, Tensor]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         batch = super().prepare(features)
         first = features["segment_lengths"][:, :1]
         column = ops.arange(batch["token_ids"].shape[1], dtype="int32")[None]

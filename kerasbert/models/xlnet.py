@@ -19,7 +19,8 @@ computed once; XLNet's draws one a row.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
@@ -28,7 +29,7 @@ from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.forms import ByHead, Leading
 from kerasbert.checkpoints.names import TORCH_LEAVES, Class, Dialect
 from kerasbert.errors import InputError
-from kerasbert.inputs import TEXT, Input, Tensor
+from kerasbert.inputs import TEXT, Input, Shape, Tensor, Values
 from kerasbert.layers import visibility
 from kerasbert.layers.backend import choose
 from kerasbert.layers.block import Block
@@ -82,14 +83,14 @@ class Spec(BaseSpec):
 class XLNetAttention(RelativeAttention):
     """Relative attention with a term for the segments (section 2.5): s is `segment_bias` [N, D], e is `segments` [2, N, D]."""
 
-    def __init__(self, *args, use_bias: bool = False, **kwargs) -> None:
+    def __init__(self, *args: Any, use_bias: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, use_bias=use_bias, **kwargs)
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         super().build(shape)
         self.segment_bias, self.segments = self.head_weight("segment_bias"), self.head_weight("segments", 2)
 
-    def further(self, query, positions) -> Tensor:
+    def further(self, query: Tensor, positions: Relative) -> Tensor:
         if positions.other is None:
             return None
         # (q + s) e_same is left out: the softmax does not see what all keys of a query have in common
@@ -103,7 +104,7 @@ class XLNetBlock(Block):
 
     attention_class = XLNetAttention
 
-    def feedforward_class(self, *sizes, **kwargs) -> Callable:  # its dropout is the block's
+    def feedforward_class(self, *sizes: Any, **kwargs: Any) -> Callable:  # its dropout is the block's
         return FeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)
 
 
@@ -119,14 +120,14 @@ class XLNetStreams(TwoStreams):
 class XLNetLM(keras.layers.Layer):
     """Predict tokens with the table of tokens and a bias: x [B, P, H], table [V, H] -> float32 [B, P, V]."""
 
-    def __init__(self, vocabulary: int, *sizes, **kwargs) -> None:  # no other layer of its own: no further sizes
+    def __init__(self, vocabulary: int, *_: Any, **kwargs: Any) -> None:  # no other layer of its own
         super().__init__(**kwargs)
         self.vocabulary = vocabulary
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         self.bias = self.add_weight(shape=(self.vocabulary,), initializer="zeros", name="bias")
 
-    def call(self, x, table) -> Tensor:
+    def call(self, x: Tensor, table: Tensor) -> Tensor:
         return tied_logits(x, table) + ops.cast(self.bias, "float32")
 
 
@@ -163,21 +164,21 @@ class XLNet(Encoder):
         """There is none."""
         return None
 
-    def embed(self, inputs, training=False) -> Tensor:
+    def embed(self, inputs: Values, training: bool = False) -> Tensor:
         x, targets = super().embed(inputs, training), inputs.get("target_positions")
         if targets is None:
             return x
         g = self.mask(ops.zeros_like(targets))  # [B, P, H]
         return ops.concatenate([x, self.mask_dropout(g, training=training)], axis=1)
 
-    def visible(self, inputs) -> Tensor:
+    def visible(self, inputs: Values) -> Tensor:
         real, masks = self._limits(inputs), self._orders(inputs, inputs.get("order"))
         if masks:  # h sees itself whatever the order
             size = ops.shape(inputs["token_ids"])[1]
             masks = [ops.logical_or(visibility.both(*masks), ops.cast(ops.expand_dims(ops.eye(size), 0), "bool"))]
         return visibility.both(real, self._causal(inputs), *masks)
 
-    def visible_to_targets(self, inputs: Mapping[str, Tensor]) -> Tensor:
+    def visible_to_targets(self, inputs: Values) -> Tensor:
         """What the query stream sees: bool [B, P or 1, S], or None for everything."""
         targets, order = inputs["target_positions"], inputs.get("order")
         masks = [] if order is None else [visibility.earlier(choose(order, targets), order)]
@@ -187,19 +188,19 @@ class XLNet(Encoder):
                 masks.append(mask if mask.shape[1] == 1 else select(ops.cast(mask, "float32"), targets) > 0.5)
         return visibility.both(*masks)
 
-    def _limits(self, inputs):
+    def _limits(self, inputs: Tensor) -> Tensor | None:
         if "packed_ids" in inputs:
             return visibility.packed(inputs["packed_ids"])
         return visibility.padding(inputs["padding_mask"]) if "padding_mask" in inputs else None
 
-    def _causal(self, inputs):
+    def _causal(self, inputs: Tensor) -> Tensor | None:
         return visibility.causal(ops.shape(inputs["token_ids"])[1]) if self.spec.attention.causal else None
 
-    def _orders(self, inputs, order):
+    def _orders(self, inputs: Tensor, order: Tensor) -> list[Tensor]:
         masks = [] if order is None else [visibility.earlier(order, order)]
         return [*masks, *([ops.cast(inputs["visible_matrix"], "bool")] if "visible_matrix" in inputs else [])]
 
-    def context(self, inputs) -> Context:
+    def context(self, inputs: Values) -> Context:
         memory, targets = inputs.get("memory"), inputs.get("target_positions")
         rows, size = ops.shape(inputs["token_ids"])[:2]
         behind = 0 if memory is None else ops.shape(memory[0])[1]
@@ -223,7 +224,7 @@ class XLNet(Encoder):
             positions = dataclasses.replace(positions, seen=something)
         return XLNetStreams(bias, memory=memory, scoring=positions, length=size)
 
-    def relative(self, inputs: Mapping[str, Tensor], size: int | Tensor, behind: Tensor) -> Relative:
+    def relative(self, inputs: Values, size: int | Tensor, behind: Tensor) -> Relative:
         """Distances and segments: of S tokens with M of memory in front."""
         targets, segments, keys = inputs.get("target_positions"), inputs.get("segment_ids"), size + behind
         apart = distances(keys, 0 if self.spec.attention.causal else 1 - size, self.spec.distances.clamp or None)
@@ -233,18 +234,17 @@ class XLNet(Encoder):
         other = None
         if segments is not None:
             of_query = segments if targets is None else ops.concatenate([segments, choose(segments, targets)], axis=1)
-            of_key = segments
-            if "memory" in inputs:
-                before = ops.zeros((ops.shape(segments)[0], behind), segments.dtype)
-                of_key = ops.concatenate([before, segments], axis=1)
+            before = [ops.zeros((ops.shape(segments)[0], behind), segments.dtype)] if "memory" in inputs else []
+            of_key = ops.concatenate([*before, segments], axis=1) if before else segments
             other = ops.cast(ops.not_equal(ops.expand_dims(of_query, 2), ops.expand_dims(of_key, 1)), "float32")
         places = None if targets is None else ops.cast(targets, "int32") + behind
         return Relative(vectors, keys, behind, places=places, backward=inputs.get("backward"), other=other)
 
-    def run(self, inputs, context, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
-        vectors = ops.expand_dims(context.scoring.vectors, 0)
-        vectors = ops.squeeze(self.distance_dropout(vectors, training=training), 0)
-        positions = dataclasses.replace(context.scoring, vectors=vectors)
+    def run(
+        self, inputs: Values, context: Context, training: bool = False, queries: Queries = None, attention: bool = False
+    ) -> Values:
+        vectors = self.distance_dropout(ops.expand_dims(context.scoring.vectors, 0), training=training)
+        positions = dataclasses.replace(context.scoring, vectors=ops.squeeze(vectors, 0))
         context = dataclasses.replace(context, scoring=positions)
         outputs = super().run(inputs, context, training, queries, attention)
         outputs["sequence"] = self.last_dropout(outputs["sequence"], training=training)

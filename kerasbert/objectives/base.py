@@ -6,7 +6,7 @@ sum(scale * loss sum / count): a mean per replica would be wrong wherever the co
 
 import copy
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import keras
@@ -299,13 +299,21 @@ def log_gradient(logits: Tensor, labels: Tensor, total: Tensor, smoothing: float
     return ops.exp(logits - total) - wanted
 
 
-def _label_sums_forward(logits, labels, weights) -> tuple:
+def _label_sums_forward(logits: Tensor, labels: Tensor, weights: Tensor) -> tuple:
     total, of_label, right = log_sums(ops.cast(logits, "float32"), labels)
     nats, right = ops.squeeze(total - of_label, -1), ops.squeeze(right, -1)
     return (ops.sum(nats * weights), ops.sum(right * weights)), (logits, labels, weights, total, nats, right)
 
 
-def _label_sums_backward(upstream, logits, labels, weights, total, nats, right) -> tuple[Tensor, Tensor, Tensor]:
+def _label_sums_backward(
+    upstream: Sequence[Tensor],
+    logits: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    total: Tensor,
+    nats: Tensor,
+    right: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
     of_logits = log_gradient(ops.cast(logits, "float32"), labels, total) * ops.expand_dims(weights * upstream[0], -1)
     return of_logits, None, nats * upstream[0] + right * upstream[1]
 

@@ -4,7 +4,7 @@ Its heirs change what is selected and rendered, what is asked about the pair, or
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -21,6 +21,10 @@ from kerasbert.objectives.lm_loss import biased_sums
 from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens
 from kerasbert.registry import register_objective
 from kerasbert.text.base import Tokenizer
+
+if TYPE_CHECKING:
+    from kerasbert.data.records import Records
+
 
 # what a feature of the records asks about a pair: (head, number of classes)
 SENTENCES = {
@@ -39,7 +43,7 @@ class PretrainingModel(heads.HeadedModel):
         them needs no logits of all places at once, and the graph leaves out what nothing reads.
     """
 
-    def call(self, inputs, training=False) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False) -> dict[str, Tensor]:
         outputs = self.encoder(inputs, training=training)
         head, positions = self.heads["mlm"], inputs["mlm_positions"]
         outputs["mlm_logits"] = self.tokens(outputs["sequence"], positions)
@@ -50,7 +54,7 @@ class PretrainingModel(heads.HeadedModel):
                 outputs[f"{head}_logits"] = ops.cast(self.heads[head](outputs["pooled"]), "float32")
         return outputs
 
-    def tokens(self, sequence, positions) -> Tensor:
+    def tokens(self, sequence: Tensor, positions: Tensor) -> Tensor:
         """Masked-LM logits [B, P, V] of the vectors at positions [B, P]; the product with the table is made there alone."""
         return self.heads["mlm"](pick(sequence, positions), self.encoder.embeddings.tokens.table)
 
@@ -88,7 +92,7 @@ class BertPretraining(Objective):
         self.scales = dict.fromkeys([*self.model.heads, *self.predicted], 1.0)
 
     @classmethod
-    def check(cls, settings: MaskedLM, records) -> None:
+    def check(cls, settings: MaskedLM, records: "Records") -> None:
         if settings.select == "entities" and "entities" not in records.manifest["settings"]:
             raise InputError(
                 f"records {records.directory} bring no entities along, and the masking selects them: make them again with "
@@ -96,7 +100,7 @@ class BertPretraining(Objective):
             )
 
     @classmethod
-    def predictions(cls, settings: MaskedLM, length, tokens=None) -> float:
+    def predictions(cls, settings: MaskedLM, length: int, tokens: float | None = None) -> float:
         width = settings.width(length)
         return width if tokens is None else min(width, settings.rate * tokens)
 
@@ -119,10 +123,10 @@ class BertPretraining(Objective):
             shapes[head] = (None, spec.hidden)
         return parts, shapes
 
-    def prepare(self, features) -> dict[str, Tensor]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return mask_tokens(features, self.settings, tokenizer=self.tokenizer, seed=self.seed)
 
-    def counts(self, batch) -> dict[str, Tensor]:
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         counts = {loss: ops.sum(batch[weights]) for loss, (_, weights) in self.predicted.items()}
         for feature, (head, _) in self.sentences.items():
             counts[head] = ops.sum(self.pair_weights(batch, feature))
@@ -132,7 +136,7 @@ class BertPretraining(Objective):
         """Which rows are asked about their pair: float32 [B] of 0 or 1."""
         return ops.ones(ops.shape(batch[feature]), "float32")
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         return self.sums(self.model(batch, training=training), batch)
 
     def sums(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:

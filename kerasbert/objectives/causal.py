@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import keras
 import tensorflow as tf
@@ -14,6 +15,10 @@ from kerasbert.layers.heads import token_head
 from kerasbert.objectives.base import Objective
 from kerasbert.objectives.lm_loss import token_sums, writes
 from kerasbert.registry import register_objective
+
+if TYPE_CHECKING:
+    from kerasbert.data.records import Records
+
 
 ROWS = {None: "", True: " behind a [CLS]", False: " without a [CLS]"}
 
@@ -32,7 +37,7 @@ class LanguageModeling(Objective):
     token_losses = ("lm",)
 
     @classmethod
-    def check(cls, settings, records) -> None:
+    def check(cls, settings: object, records: "Records") -> None:
         name = records.manifest["settings"]["packing"]
         packed = PACKINGS[name]
         if packed.pairs or packed.feature or cls.opened not in (None, packed.cls):
@@ -42,10 +47,10 @@ class LanguageModeling(Objective):
             )
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None) -> float:
+    def predictions(cls, settings: object, length: int, tokens: float | None = None) -> float:
         return 0 if tokens is None else tokens  # no logits are kept
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         head = getattr(encoder, "token_head", None)
         if head is not None and hasattr(head, "output_rows"):  # untied: not the encoder's
             return {"mlm": token_head(head, encoder.spec, dtype=encoder.dtype_policy)}, {
@@ -58,10 +63,10 @@ class LanguageModeling(Objective):
             )
         return {}, {}
 
-    def counts(self, batch) -> dict[str, Tensor]:
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"lm": ops.sum(batch["weights"])}
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         body, labels = self.model.body, batch["labels"]
         output = self.model.heads.get("mlm", body)
         x = self.model(batch, training=training)["sequence"][:, : labels.shape[1]]
@@ -77,7 +82,7 @@ class CausalLM(LanguageModeling):
 
     unigram = "written_unigram"
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not getattr(encoder.spec.attention, "causal", False):
             raise InputError(
                 f"{type(encoder).__name__} is no decoder (attention.causal), and its tokens would see what they predict: "

@@ -13,6 +13,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -27,6 +28,9 @@ from kerasbert.objectives import render, seq2seq, units
 from kerasbert.objectives.select import divide, shuffled, tokens
 from kerasbert.registry import register_objective
 from kerasbert.text.base import Tokenizer
+
+if TYPE_CHECKING:
+    from kerasbert.data.records import Records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Infilling(seq2seq.TextToText):
     opened = True
 
     @classmethod
-    def check(cls, settings, records) -> None:
+    def check(cls, settings: Any, records: "Records") -> None:
         super().check(settings, records)
         if settings.permutation and BORDERS not in records.features:
             raise InputError(
@@ -88,10 +92,10 @@ class Infilling(seq2seq.TextToText):
             )
 
     @classmethod
-    def lengths(cls, settings, length) -> tuple[int, ...]:
+    def lengths(cls, settings: object, length: int) -> tuple[int, ...]:
         return length, length
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         mask_of(self.tokenizer)
         return super().heads(encoder)
 
@@ -105,7 +109,7 @@ class Infilling(seq2seq.TextToText):
         total = written = tf.reduce_sum(features["segment_lengths"], axis=1, keepdims=True)
         keys = random.key(self.seed, "infilling", features["step"], row)
 
-        def key(name):
+        def key(name: str) -> Tensor:
             return random.key(keys[:, 0], keys[:, 1], name)
 
         source = ids
@@ -132,7 +136,7 @@ class Infilling(seq2seq.TextToText):
         batch = {"token_ids": source, "padding_mask": mask, "row": row, "dropped": tf.cast(dropped, tf.float32)}
         return batch | self.decoded(ids, written)
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         return super().losses(batch, training) | {"lm/dropped": ops.sum(batch["dropped"])}
 
 

@@ -62,10 +62,10 @@ def lm_hits(
     early = differentiated(x) or differentiated(table)
 
     @tf.custom_gradient
-    def call(x, table) -> tuple:
+    def call(x: Tensor, table: Tensor) -> tuple:
         nats, hits, *gradients = _sums(x, table, labels, weights, piece, early, smoothing, count)
 
-        def gradient(upstream, _) -> tuple[Tensor, Tensor]:
+        def gradient(upstream: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
             of_x, of_table = gradients or _sums(x, table, labels, weights, piece, True, smoothing, count)[2:]
             return of_x * tf.cast(upstream, of_x.dtype), of_table * upstream
 
@@ -87,7 +87,7 @@ def biased_sums(x: Tensor, table: Tensor, bias: Tensor, labels: Tensor, weights:
     pieces = max(n for n in range(1, 6) if count % n == 0) if count * table.shape[0] > PIECE // 8 else 1
 
     @tf.custom_gradient
-    def call(x, table, bias) -> tuple:
+    def call(x: Tensor, table: Tensor, bias: Tensor) -> tuple:
         rows = tf.cast(table, x.dtype)
         parts = zip(*(tf.split(a, pieces) for a in (x, labels, weights)), strict=True)
         found: list[tuple] = []
@@ -97,7 +97,7 @@ def biased_sums(x: Tensor, table: Tensor, bias: Tensor, labels: Tensor, weights:
             found.append(_with_bias(products, bias, *rest))
         nats, right, of_logits, of_bias = zip(*found, strict=True)
 
-        def gradient(upstream, _) -> tuple[Tensor, Tensor, Tensor]:
+        def gradient(upstream: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             whole = tf.concat(of_logits, 0)
             of_x, scaled = (tf.cast(tf.cast(a, "float32") * upstream, x.dtype) for a in (tf.matmul(whole, rows), x))
             of_table = tf.matmul(whole, scaled, transpose_a=True)
@@ -201,7 +201,7 @@ def _sums(
         for a in (x, labels, weights)
     )
 
-    def body(i, of_x, hits, *total):
+    def body(i: Tensor, of_x: tf.TensorArray, hits: tf.TensorArray, *total: Tensor) -> tuple:
         nats, right, *found = _piece(x[i], table, labels[i], weights[i], gradients, smoothing)
         of_x = of_x.write(i, found.pop(0)) if gradients else of_x
         return i + 1, of_x, hits.write(i, right), *(a + b for a, b in zip(total, (nats, *found), strict=True))
@@ -240,7 +240,9 @@ def _nats(logits: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tens
     return ops.sum(cross_entropy(logits, labels) * weights), correct(logits, labels)
 
 
-def _compiled_with_gradient(logits, labels, weights, *, smoothing):
+def _compiled_with_gradient(
+    logits: Tensor, labels: Tensor, weights: Tensor, *, smoothing: float
+) -> tuple[tuple[Tensor, ...], tuple]:
     dtype, logits = logits.dtype, ops.cast(logits, "float32")
     total, of_label, right = log_sums(logits, labels)
     nats, weights = total - of_label, ops.expand_dims(weights, -1)
@@ -262,7 +264,9 @@ def _with_gradient(
     return nats, right, ops.cast(of_logits * ops.expand_dims(weights, -1), dtype)
 
 
-def _compiled_with_bias(products, bias, labels, weights):
+def _compiled_with_bias(
+    products: Tensor, bias: Tensor, labels: Tensor, weights: Tensor
+) -> tuple[tuple[Tensor, ...], tuple]:
     logits = ops.cast(products, "float32") + bias
     total, of_label, right = log_sums(logits, labels)
     weights = ops.expand_dims(weights, -1)

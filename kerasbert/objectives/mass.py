@@ -54,14 +54,14 @@ class Mass(seq2seq.TextToText):
     opened = True
 
     @classmethod
-    def lengths(cls, settings: Settings, length) -> tuple[int, ...]:
+    def lengths(cls, settings: Settings, length: int) -> tuple[int, ...]:
         return length, max(1, int(counts(settings.rate, length)[-1]))
 
     @classmethod
-    def predictions(cls, settings: Settings, length, tokens=None) -> float:
+    def predictions(cls, settings: Settings, length: int, tokens: float | None = None) -> float:
         return 0 if tokens is None else settings.rate * tokens
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         mask_of(self.tokenizer)
         return super().heads(encoder)
 

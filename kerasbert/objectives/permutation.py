@@ -89,7 +89,7 @@ class Settings:
 class TwoStreamModel(HeadedModel):
     """Call: as the encoder's, with target_positions [B, P] -> its outputs and lm_logits float32 [B, P, V]."""
 
-    def call(self, inputs, training=False) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False) -> dict[str, Tensor]:
         outputs = self.encoder(inputs, training=training)
         table = self.encoder.embeddings.tokens.table
         return outputs | {"lm_logits": self.heads["lm"](outputs["sequence"], table)}
@@ -105,21 +105,21 @@ class Permutation(Segmented, LanguageModeling):
     scales: Mapping[str, float] = MappingProxyType({"lm": 1.0})
 
     @property
-    def cut(self):
+    def cut(self) -> tuple[str, ...]:
         return (*ARRAYS, "backward") if self.settings.both_directions else ARRAYS
 
     @classmethod
-    def lengths(cls, settings: Any, length) -> tuple[int, ...]:
+    def lengths(cls, settings: Any, length: int) -> tuple[int, ...]:
         found = super().lengths(settings, length)
         settings.width(found[0])
         return found
 
     @classmethod
-    def predictions(cls, settings: Settings, length, tokens=None) -> float:
+    def predictions(cls, settings: Settings, length: int, tokens: float | None = None) -> float:
         width = settings.segments * settings.width(length // settings.segments)
         return width if tokens is None else width * tokens / length
 
-    def remarks(self, length) -> list[str]:
+    def remarks(self, length: int) -> list[str]:
         size = length // self.settings.segments
         lines = [f"{SPECIALS} of every {size} tokens ({SPECIALS / size:.1%}) make room for <sep> and <cls>"]
         if self.tokenizer.single[-1].id == self.tokenizer.cls_id:
@@ -127,7 +127,7 @@ class Permutation(Segmented, LanguageModeling):
         rows = f"the tokenizer packs texts as {self.tokenizer.template[0]!r}, where this model learns <cls> as the last token"
         return [*lines, f"{rows}: {LEARN}"]
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "visible_to_targets"):
             raise InputError(
                 f"{type(encoder).__name__} has no query stream, which this objective predicts tokens with: choose another "
@@ -193,7 +193,7 @@ class Permutation(Segmented, LanguageModeling):
             "weights": tf.cast(chosen, tf.float32),
         }
 
-    def segment(self, part, memory, training) -> tuple[dict[str, Tensor], Tensor]:
+    def segment(self, part: Mapping[str, Tensor], memory: Tensor, training: bool) -> tuple[dict[str, Tensor], Tensor]:
         inputs = {name: part[name] for name in ARRAYS[:-2]}
         if "backward" in part:
             inputs["backward"] = part["backward"][:, 0]
@@ -206,7 +206,9 @@ class Permutation(Segmented, LanguageModeling):
         left = remembered(memory, text, self.settings.memory, part["padding_mask"][:, :-2])
         return {"lm": nats, "lm/accuracy": right}, left
 
-    def losses_from(self, batch, state) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def losses_from(
+        self, batch: Mapping[str, Tensor], state: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         return self.losses(batch, training=False), dict(state)
 
 

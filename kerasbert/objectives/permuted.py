@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
+from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.objectives import render
 from kerasbert.objectives.bert import MaskedLMPretraining
@@ -24,7 +25,7 @@ from kerasbert.registry import register_objective
 class MPNetModel(HeadedModel):
     """Call: as the encoder's, with target_positions [B, P] -> its outputs and mlm_logits float32 [B, P, V]."""
 
-    def call(self, inputs, training=False) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False) -> dict[str, Tensor]:
         outputs = self.encoder(inputs, training=training)
         return outputs | {"mlm_logits": self.heads["mlm"](outputs["sequence"], self.encoder.embeddings.tokens.table)}
 
@@ -36,7 +37,7 @@ class MaskedAndPermuted(MaskedLMPretraining):
     targets = "predicted tokens"
     model_class = MPNetModel
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: Encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "compensated") or encoder.spec.attention.causal:
             raise InputError(
                 f"{type(encoder).__name__} has no query stream that sees both ways, which this objective predicts tokens with: "
@@ -49,7 +50,7 @@ class MaskedAndPermuted(MaskedLMPretraining):
             )
         return super().heads(encoder)
 
-    def prepare(self, features) -> dict[str, Tensor]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """token_ids and order [B, S]; target_positions, target_ids, mlm_labels, mlm_weights [B, P], and as `mask_tokens`."""
         batch = super().prepare(features)
         positions, labels = batch.pop("mlm_positions"), batch["mlm_labels"]

@@ -8,6 +8,7 @@ Held-out evaluation carries it through the whole text.
 
 import dataclasses
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import keras
 import tensorflow as tf
@@ -20,6 +21,9 @@ from kerasbert.objectives.base import Objective
 from kerasbert.objectives.causal import LanguageModeling
 from kerasbert.objectives.lm_loss import token_sums
 from kerasbert.registry import register_objective
+
+if TYPE_CHECKING:
+    from kerasbert.data.records import Records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Segmented(Objective):
     cut: tuple[str, ...] = ("token_ids",)
 
     @classmethod
-    def check(cls, settings: Settings, records) -> None:
+    def check(cls, settings: Settings, records: "Records") -> None:
         super().check(settings, records)
         cls.lengths(settings, records.length)
         if records.tokens < records.length:
@@ -90,7 +94,7 @@ class Segmented(Objective):
             )
 
     @classmethod
-    def lengths(cls, settings: Settings, length) -> tuple[int, ...]:
+    def lengths(cls, settings: Settings, length: int) -> tuple[int, ...]:
         count = settings.segments
         if length % count:
             raise InputError(
@@ -100,7 +104,7 @@ class Segmented(Objective):
         return (length // count,)
 
     @classmethod
-    def record_length(cls, settings: Settings, length) -> int:
+    def record_length(cls, settings: Settings, length: int) -> int:
         return length * settings.segments
 
     @classmethod
@@ -117,10 +121,12 @@ class Segmented(Objective):
         """
         raise NotImplementedError
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         return self._read(batch, None, training)[0]
 
-    def losses_from(self, batch, state) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def losses_from(
+        self, batch: Mapping[str, Tensor], state: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         sums, memory = self._read(batch, self.memory_of(state) if state else None, False)
         return sums, self.state_of(memory) if state and memory is not None else dict(state)
 
@@ -132,7 +138,7 @@ class Segmented(Objective):
         """The inverse of `memory_of`."""
         return memory.state
 
-    def _read(self, batch, memory, training):
+    def _read(self, batch: Mapping[str, Tensor], memory: Tensor, training: bool) -> tuple[dict[str, Tensor], Tensor]:
         total: dict[str, Tensor] = {}
         for part in segments(batch, self.settings.segments, self.cut):
             sums, memory = self.segment(part, memory, training)
@@ -162,7 +168,7 @@ class TextSegments(Segmented, LanguageModeling):
 class SegmentLM(TextSegments):
     """Each token from those before it in its segment and in the memory."""
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "read"):
             raise InputError(
                 f"{type(encoder).__name__} has no memory, which segments are read with: choose another objective "
@@ -182,7 +188,7 @@ class SegmentLM(TextSegments):
             about, **{name: value for name, value in changes.items() if value is not None}
         ).check()
 
-    def segment(self, part, memory, training) -> tuple[dict[str, Tensor], Tensor]:
+    def segment(self, part: Mapping[str, Tensor], memory: Tensor, training: bool) -> tuple[dict[str, Tensor], Tensor]:
         body = self.model.body
         # nothing real sees the padding, which is at the end; but a memory that is carried on must not hold it as text
         masked = {"remember": part["padding_mask"]} if memory is not None and memory.mask is not None else {}
@@ -191,7 +197,7 @@ class SegmentLM(TextSegments):
         nats, right = token_sums(body, outputs["sequence"], part["labels"], part["weights"])
         return {"lm": nats, "lm/accuracy": right}, memory
 
-    def empty_state(self, rows) -> dict[str, Tensor]:
+    def empty_state(self, rows: int) -> dict[str, Tensor]:
         body, places = self.model.body, self.about(False).length
         if not places:
             return {}

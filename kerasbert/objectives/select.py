@@ -147,7 +147,7 @@ def whole(key: Tensor, eligible: Tensor, starts: Tensor, count: Tensor, predicti
     budget = count[:, None]
 
     # Everything up to the first unit that does not fit is taken. Then all that are longer than what is left go, and so on.
-    def step(_, taken):
+    def step(_: Tensor, taken: Tensor) -> tuple[Tensor, Tensor]:
         fits = tf.cumsum(tf.cast(taken, tf.int32), axis=1) + rest <= budget
         used = tf.reduce_sum(tf.cast(taken & fits, tf.int32), axis=1, keepdims=True)
         return tf.reduce_any(taken & ~fits), taken & (fits | (size <= budget - used))

@@ -20,7 +20,7 @@ class TextToText(LanguageModeling):
     start: str = "pad"
     targets = "tokens of the text"
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "decode"):
             raise InputError(
                 f"{type(encoder).__name__} is no encoder-decoder, and this objective is for those: choose another (--objective)"

@@ -79,17 +79,17 @@ class SpanCorruption(seq2seq.TextToText):
     opened = False
 
     @classmethod
-    def lengths(cls, settings: Settings, length) -> tuple[int, ...]:
+    def lengths(cls, settings: Settings, length: int) -> tuple[int, ...]:
         if settings.select == "prefix":
             return length, length  # the longest of each leaves the other one token; both end in </s>
         noise, spans = settings.noise(length), settings.spans(length)
         return length - noise + spans + 1, noise + spans + 1
 
     @classmethod
-    def predictions(cls, settings: Settings, length, tokens=None) -> float:
+    def predictions(cls, settings: Settings, length: int, tokens: float | None = None) -> float:
         return 0 if tokens is None else cls.lengths(settings, round(tokens))[1]
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if self.settings.select != "prefix" and not self.tokenizer.sentinel_ids:
             raise InputError(
                 "the tokenizer has no sentinels (<extra_id_0>, <extra_id_1>, ...), which stand for what is left out: take "

@@ -16,7 +16,7 @@ import tensorflow as tf
 from keras import ops
 
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers import random, visibility
 from kerasbert.layers.block import Block
 from kerasbert.layers.feedforward import Linear
@@ -60,11 +60,11 @@ class Crosses(keras.layers.Layer):
     Call: x [B, T, H], source [B, 1, H], number of the layer -> [B, T, H].
     """
 
-    def __init__(self, settings: Sequence[Mapping[str, Any]], **kwargs) -> None:
+    def __init__(self, settings: Sequence[Mapping[str, Any]], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.settings = settings
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         kwargs = {"dtype": self.dtype_policy}
         self.layers = []
         for layer, at in enumerate(self.settings):
@@ -99,10 +99,10 @@ class Tsdae(seq2seq.TextToText):
     targets = "tokens of the sentence"
 
     @classmethod
-    def lengths(cls, settings, length) -> tuple[int, ...]:
+    def lengths(cls, settings: object, length: int) -> tuple[int, ...]:
         return length, length - 1
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         spec, kwargs = encoder.spec, {"dtype": encoder.dtype_policy}
         blocks = getattr(encoder, "blocks", ())
         if not blocks or any(type(block).call is not Block.call for block in blocks) or spec.attention.causal:
@@ -129,7 +129,7 @@ class Tsdae(seq2seq.TextToText):
         written = self.decoded(ids[:, 1:], total - 1)
         return {"token_ids": source, "padding_mask": mask, "row": row, **written}
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         encoder, head = self.model.body, self.model.heads["mlm"]
         found = encoder(batch, training=training)["sequence"]
         vectors = readout(found, batch["padding_mask"], self.settings.pooling)

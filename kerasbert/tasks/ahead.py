@@ -130,9 +130,8 @@ class Ahead:
 
     def _read(self) -> None:
         """Tokenize what the rows of the next texts ask for."""
-        whole = int(
-            (self.left[self.at :] > self.left[self.at] - CHARACTERS).sum()
-        )  # texts that begin within CHARACTERS
+        # texts that begin within CHARACTERS
+        whole = int((self.left[self.at :] > self.left[self.at] - CHARACTERS).sum())
         self.end = min(len(self.left) - 1, self.at + min(BLOCK, whole))
         self.known, waiting = {}, range(self.at, self.end)
         self.tried = self.spent.answers

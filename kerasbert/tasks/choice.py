@@ -1,8 +1,8 @@
 """The best of several choices for a text (Devlin et al., 2019, section 4.4): a score a row, softmax over an input's rows."""
 
 import string
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,16 +10,21 @@ from kerasbert.answers.base import TextOrParts, softmax
 from kerasbert.answers.choice import Choice, listed
 from kerasbert.data.sources import NumberedRow
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Row, Tensor
 from kerasbert.lazy import Module
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import choice_columns, labels, tables
-from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import label_head
-from kerasbert.tasks.judging import Judged
+from kerasbert.tasks.judging import Judged, Numbers
+from kerasbert.tasks.rows import Targets
 
 if TYPE_CHECKING:
+    from kerasbert.layers.encoder import Encoder
     from kerasbert.tasks.base import Heads
+    from kerasbert.tasks.batches import Encoded
+    from kerasbert.tasks.tables import Source
+    from kerasbert.text.graph import GraphTokenizer
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -33,7 +38,9 @@ class ChoiceTask(TaskKind):
     metrics_known = ("accuracy", "loss")
     together = True
 
-    def gathered(self, task, source, columns, read) -> list[NumberedRow]:
+    def gathered(
+        self, task: Task, source: "Source", columns: Sequence[str], read: Callable[..., list[NumberedRow]]
+    ) -> list[NumberedRow]:
         try:
             rows = read(task, source, [name for name in columns if name != task.text_b])
         except InputError:  # tuples of all columns, or an error that names them all
@@ -44,7 +51,9 @@ class ChoiceTask(TaskKind):
         found = [] if any(lists) else choice_columns.gathered(task, source, rows, task.label in columns)
         return found or read(task, source, columns)  # which says what is absent
 
-    def targets(self, task, source, lines, values, texts) -> np.ndarray:
+    def targets(
+        self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any], texts: Sequence[Any]
+    ) -> np.ndarray:
         choices = []
         for line, (_, given) in zip(lines, texts):
             try:
@@ -64,7 +73,7 @@ class ChoiceTask(TaskKind):
             targets[i] = target
         return targets
 
-    def batch(self, task, rows, targets, count, length) -> dict:
+    def batch(self, task: Task, rows: Sequence[Row], targets: Sequence[Any], count: int, length: int) -> dict:
         inputs = sum(row.about == 0 for row in rows)  # their last rows are repeated, so that each has as many
         width = len(rows) // inputs
         chosen = np.zeros((count, width), "bool")
@@ -73,17 +82,17 @@ class ChoiceTask(TaskKind):
         label[:inputs] = targets[::width]
         return {"label": label, "label_weight": (np.arange(count) < inputs).astype("float32"), "choices": chosen}
 
-    def heads(self, encoder, task) -> "Heads":
+    def heads(self, encoder: "Encoder", task: Task) -> "Heads":
         return label_head(encoder, task)
 
-    def unlabelled(self, task, texts) -> np.ndarray:
+    def unlabelled(self, task: Task, texts: Sequence[Any]) -> np.ndarray:
         return np.zeros(len(texts), "int32")
 
-    def compared(self, task, logits, batch) -> Tensor:
+    def compared(self, task: Task, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """The scores of an input's choices, [B, C]."""
         return ops.where(batch["choices"], ops.reshape(logits, batch["choices"].shape), -1e9)
 
-    def losses(self, task, logits, batch) -> dict[str, Tensor]:
+    def losses(self, task: Task, logits: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         scores = self.compared(task, logits, batch)
         label, weight = batch["label"], batch["label_weight"]
         return {
@@ -91,18 +100,18 @@ class ChoiceTask(TaskKind):
             "label/accuracy": ops.sum(objectives.correct(scores, label) * weight),
         }
 
-    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
+    def metrics(self, task: "Task", outputs: Tensor, targets: Targets, encoded: Any = None) -> dict[str, float]:
         scores = [outputs[at, 0].astype("float64") for at in encoded.of()]
         right = [score.argmax() == target for score, target in zip(scores, targets)]
         logs = [-np.log(max(softmax(score)[target], 1e-300)) for score, target in zip(scores, targets)]
         return {"accuracy": float(np.mean(right)), "loss": float(np.mean(logs))}
 
-    def collapsed(self, task, outputs, targets) -> str:
+    def collapsed(self, task: "Task", outputs: Tensor, targets: Targets) -> str:
         if len(outputs) > 1 and np.ptp(outputs) <= 1e-6 * float(np.abs(outputs).max()):
             return f"all {len(outputs)} choices have the score {float(outputs[0, 0]):.4g}"
         return ""
 
-    def judged(self, task, outputs, targets, encoded) -> Judged:
+    def judged(self, task: "Task", outputs: Tensor, targets: Targets, encoded: "Encoded") -> Judged:
         logits = [outputs[at, 0] for at in encoded.of()]
         scores = [softmax(each.astype("float64")) for each in logits]
         sure = np.array([each.max() for each in scores])
@@ -111,10 +120,10 @@ class ChoiceTask(TaskKind):
         places = np.array(above)
         logs = np.array([-np.log(max(each[target], 1e-300)) for each, target in zip(scores, targets)])
 
-        def sampled(numbers):
+        def sampled(numbers: Numbers) -> dict[str, float]:
             return {"accuracy": float(np.mean(places[numbers] == 0)), "loss": float(np.mean(logs[numbers]))}
 
-        def answer(number):
+        def answer(number: int) -> Json:
             return {"index": int(scores[number].argmax()), "score": round(float(sure[number]), 4)}
 
         most = max(map(len, scores))
@@ -124,31 +133,40 @@ class ChoiceTask(TaskKind):
             sampled, answer, np.where(places == 0, 0.0, sure), picture={"title": "The right choice is", "bars": bars}
         )
 
-    def baseline(self, task, targets, encoded) -> dict[str, float]:
+    def baseline(self, task: "Task", targets: Targets, encoded: "Encoded") -> dict[str, float]:
         """Of a guess, or of the place where most right choices stand."""
         guess = float(np.mean([1 / (at.stop - at.start) for at in encoded.of()]))
         return {"accuracy": max(guess, float(np.bincount(targets).max() / len(targets)))}
 
-    def shown(self, task, text, target, label, answer) -> tuple[str, str]:
+    def shown(self, task: "Task", text: Any, target: Any, label: Any, answer: Any) -> tuple[str, str]:
         choices = listed(text[1])
         return choices[target], f"{choices[answer['index']]} ({answer['score']:.2f})"
 
-    def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
+    def explained(
+        self, task: Task, rows: Any, logits: Tensor, target: Any
+    ) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         labels.untargeted(self.name, target)
         best = 0 if logits is None else int(np.argmax(np.ravel(logits)))
         return best, f"score of choice {best}", lambda values: values[:, 0]
 
-    def strings(self, task) -> tuple[str, ...]:
+    def strings(self, task: "Task") -> tuple[str, ...]:
         return ("context", "choices")
 
-    def probes(self, texts, parts) -> list[TextOrParts]:
+    def probes(self, texts: Sequence[str], parts: int) -> list[TextOrParts]:
         texts = [text for text in texts if text]
         return [(text, (texts[i - 1], texts[i - 2], text)) for i, text in enumerate(texts)]
 
-    def numbers(self, texts) -> dict[str, list[int]]:
+    def numbers(self, texts: Sequence[Any]) -> dict[str, list[int]]:
         return {"choice_counts": [len(listed(choices)) for _, choices in texts]}
 
-    def served(self, run, tokenizer, strings, length, labels) -> dict[str, Tensor]:
+    def served(
+        self,
+        run: Callable[[dict[str, Tensor]], dict[str, Tensor]],
+        tokenizer: "GraphTokenizer",
+        strings: Mapping[str, Tensor],
+        length: int,
+        labels: Sequence[str],
+    ) -> dict[str, Tensor]:
         """The best of the first `choice_counts` choices of each input, `scores` [B, C]: 0 of those behind them.
 
         A count, for a batcher that joins calls fills the shorter rows up with somebody's text.
@@ -179,7 +197,7 @@ class ChoiceTask(TaskKind):
             "truncated": tf.reduce_any(lost, axis=-1),
         }
 
-    def unserved(self, served, labels) -> list[Json] | None:
+    def unserved(self, served: Mapping[str, np.ndarray], labels: Sequence[str]) -> list[Json] | None:
         answers = []
         for i, scores in enumerate(served["scores"]):
             index, text = int(served["index"][i]), served["text"][i].decode()
@@ -187,7 +205,7 @@ class ChoiceTask(TaskKind):
             answers.append(Choice(index, text, float(served["score"][i]), tuple(scores.tolist()), truncated).to_json())
         return answers
 
-    def pipeline_tag(self, task) -> str:
+    def pipeline_tag(self, task: "Task") -> str:
         return "multiple-choice"
 
     def described(self) -> str:

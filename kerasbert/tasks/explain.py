@@ -4,7 +4,7 @@ import bisect
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -149,7 +149,9 @@ def explained(
         yield _one(model, encoded, at, parts, answer, most, steps, target)
 
 
-def _one(model, encoded: Encoded, at: slice, parts: Parts, answer, most: int, steps: int, target) -> Explanation:
+def _one(
+    model: Any, encoded: Encoded, at: slice, parts: Parts, answer: Any, most: int, steps: int, target: Any
+) -> Explanation:
     kind, tokenizer, rows = kind_of(model), model.tokenizer, encoded.rows[at]
     own = dataclasses.replace(encoded, rows=rows, owners=np.zeros(len(rows), int), parts=(parts,))
     function = predict.graph(model, "logits", predict.task_logits, encoded.settings)

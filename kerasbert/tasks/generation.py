@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,15 +18,22 @@ from kerasbert.errors import InputError
 from kerasbert.family import Family
 from kerasbert.inputs import NAMES, Input, Row, Tensor, target_places
 from kerasbert.lazy import Module
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import span_metrics, tables, text_metrics
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.exported_kind import CallOption
 from kerasbert.tasks.judging import Judged
+from kerasbert.tasks.rows import Targets
 
 if TYPE_CHECKING:
-    from kerasbert.layers.encoder import SpecModel
+    import keras
+
+    from kerasbert.layers.encoder import Encoder, SpecModel
     from kerasbert.tasks.base import Heads
+    from kerasbert.tasks.batches import Encoded
+    from kerasbert.tasks.model import TaskModel
+    from kerasbert.tasks.tables import Source
+    from kerasbert.text.graph import GraphTokenizer
 
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
@@ -55,18 +62,18 @@ class Generation(TaskKind):
     left_out = ("lm",)
     answers: GenerationKind  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
 
-    def check_metric(self, task) -> None:
+    def check_metric(self, task: Task) -> None:
         super().check_metric(task)
         text_metrics.check(task.metric)
 
     # Rows of a file
 
-    def imported(self, task, generation) -> Task:
+    def imported(self, task: Task, generation: JsonMap | None) -> Task:
         if left := (generation or {}).get("unused"):
             source.say(f"the checkpoint's settings of writing that are not computed here: {', '.join(left)}")
         return task.optioned(generation_config.options_for(generation, task.name))
 
-    def started(self, task, held) -> Task:
+    def started(self, task: Task, held: JsonMap) -> Task:
         """With how the imported checkpoint writes, where the task names nothing."""
         found = generation_config.options_for(held.get("generation"), task.name)
         found = {name: value for name, value in found.items() if name not in task.options}
@@ -77,10 +84,10 @@ class Generation(TaskKind):
             source.say(f"writes as the imported checkpoint says: {said} (others: --set task.NAME=VALUE)")
         return task.optioned(found)
 
-    def goes_on(self, held) -> Collection[str]:
+    def goes_on(self, held: JsonMap) -> Collection[str]:
         return ("mlm",)  # of an encoder alone
 
-    def of_family(self, task, family) -> Task:
+    def of_family(self, task: Task, family: Family) -> Task:
         if task.options.get("decoder", "alone") != "alone":
             family = self._with_decoder(task, family)
         self.reads(family)
@@ -96,7 +103,7 @@ class Generation(TaskKind):
             )
         return task.optioned({"start": start, "smoothing": smoothing} | ({"masked": True} if masked else {}))
 
-    def _with_decoder(self, task, family) -> Family:
+    def _with_decoder(self, task: Task, family: Family) -> Family:
         """The family of encoder-decoders that are made of an encoder's."""
         asked = task.options["decoder"]
         if family.kind != "encoder":
@@ -110,14 +117,14 @@ class Generation(TaskKind):
             )
         return made[family.name]
 
-    def begun(self, task, encoder, head) -> "SpecModel":
+    def begun(self, task: Task, encoder: "SpecModel", head: Callable[[str], Mapping[str, np.ndarray]]) -> "SpecModel":
         asked, family = task.options.get("decoder", "alone"), registry.family_of(encoder)
         if asked == "alone" or family.kind != "encoder":
             return encoder
         make: Any = self._with_decoder(task, family).made_of[family.name]
         return make(encoder, None, asked, head=head("mlm"))
 
-    def reads(self, family) -> tuple[Input, ...]:
+    def reads(self, family: Family) -> tuple[Input, ...]:
         if family.kind == "encoder" and not masked_writer.writes_at_masks(family.encoder):
             raise InputError(
                 f"{family.name} is an encoder that writes no text, for its tokens are more than their vectors and a mask: "
@@ -131,18 +138,20 @@ class Generation(TaskKind):
             return (WRITTEN, PLACE)
         return () if self.answers.one_row else (WRITTEN,)
 
-    def targets(self, task, source, lines, values, texts) -> list[str]:
+    def targets(
+        self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any], texts: Sequence[Any]
+    ) -> list[str]:
         for line, text in zip(lines, texts):
             if not isinstance(text, tuple) or blank(text[0]):
                 raise InputError(f"{tables.where(source, line)}: {task.text} is empty, expected a text to write from")
         return [target for _, target in texts]
 
-    def group(self, target) -> int:
+    def group(self, target: Any) -> int:
         return 0
 
     # Batches and network
 
-    def batch(self, task, rows, targets, count, length) -> dict:
+    def batch(self, task: Task, rows: Sequence[Row], targets: Sequence[Any], count: int, length: int) -> dict:
         apart = self.answers.masked or not self.answers.one_row  # whether the targets' places are an axis of their own
         if apart:
             length = target_places(max(len(row.about.target) for row in rows), self.answers.target_length)
@@ -153,7 +162,7 @@ class Generation(TaskKind):
             label[i, at], weight[i, at] = row.about.target, 1
         return {"label": label, "label_weight": weight}
 
-    def heads(self, encoder, task) -> "Heads":
+    def heads(self, encoder: "Encoder", task: Task) -> "Heads":
         family, decoding = registry.family_of(encoder), self.answers.decoding
         longest = family.longest(encoder.spec)
         if longest and decoding.max_new_tokens > longest:
@@ -171,19 +180,19 @@ class Generation(TaskKind):
         head = heads.token_head(encoder.token_head, encoder.spec, dtype=encoder.dtype_policy)
         return {"mlm": head}, {"mlm": (None, None, encoder.spec.hidden)}
 
-    def network(self, encoder, heads) -> Tensor:
+    def network(self, encoder: "Encoder", heads: "Mapping[str, keras.layers.Layer]") -> Tensor:
         return masked_writer.MaskedWriter(encoder, heads["mlm"]) if self.answers.masked else encoder
 
-    def logits(self, model, read, inputs, training=False) -> Tensor:
+    def logits(self, model: "TaskModel", read: Tensor, inputs: Tensor, training: bool = False) -> Tensor:
         return model.network.logits(read) if self.answers.masked else read
 
-    def readout(self, task, encoder) -> str | None:
+    def readout(self, task: Task, encoder: "Encoder") -> str | None:
         return None
 
-    def outputs(self, task, logits) -> dict[str, Tensor]:
+    def outputs(self, task: Task, logits: Tensor) -> dict[str, Tensor]:
         return {"sequence": logits}
 
-    def losses_of(self, model, logits, batch) -> dict[str, Tensor]:
+    def losses_of(self, model: "TaskModel", logits: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         body, about = model.body, {"smoothing": self.options["smoothing"]}
         if self.answers.masked:  # a head of its own, with more than a product
             nats, right = lm_loss.logit_sums(logits, batch["label"], batch["label_weight"], **about)
@@ -201,10 +210,10 @@ class Generation(TaskKind):
     def written_behind(self) -> int:
         return self.answers.target_length if self.answers.one_row else 0
 
-    def prompts(self, rows) -> Sequence[Row]:
+    def prompts(self, rows: Sequence[Row]) -> Sequence[Row]:
         return [self.answers.prompt(row, i) for i, row in enumerate(rows)]
 
-    def output(self, model, inputs) -> Tensor:
+    def output(self, model: "keras.Model", inputs: Mapping[str, Tensor]) -> Tensor:
         written = self.written(model, inputs)
         ids, scores = written.get("sequences"), written.get("scores")
         if ids is None:
@@ -212,7 +221,7 @@ class Generation(TaskKind):
         both = ops.concatenate([ops.expand_dims(scores, -1), ops.cast(ids, "float32")], axis=-1)
         return ops.reshape(both, (-1, self.answers.decoding.num_return_sequences * both.shape[-1]))
 
-    def written(self, model, inputs):
+    def written(self, model: Any, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What the model writes of sources, as `generate` gives it."""
         network, tokenizer, answers = model.network, model.tokenizer, self.answers
         read = {
@@ -227,10 +236,10 @@ class Generation(TaskKind):
 
     # Export, in the graph
 
-    def answered(self, model, inputs) -> dict[str, Tensor]:
+    def answered(self, model: "keras.Model", inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self.written(model, inputs)
 
-    def pipeline_tag(self, task) -> str:
+    def pipeline_tag(self, task: Task) -> str:
         if task.name in ("translation", "summarization"):
             return task.name
         two = self.answers.masked or not self.answers.one_row
@@ -246,7 +255,7 @@ class Generation(TaskKind):
             + "; the `text` of a blank source is empty"
         )
 
-    def longer(self, longest) -> str:
+    def longer(self, longest: int) -> str:
         if not self.answers.one_row:
             return super().longer(longest)
         most, beside = self.answers.target_length, "its special tokens" if self.answers.masked else "the separator"
@@ -254,10 +263,10 @@ class Generation(TaskKind):
             f"A source, {beside} and the {most} tokens that are written have {longest} tokens: the source is truncated."
         )
 
-    def probes(self, texts, parts) -> list[TextOrParts]:
+    def probes(self, texts: Sequence[str], parts: int) -> list[TextOrParts]:
         return [text for text in texts if not blank(text)]  # an empty source is refused
 
-    def numbers(self, texts) -> dict[str, list[int]]:
+    def numbers(self, texts: Sequence[Any]) -> dict[str, list[int]]:
         return {NUMBER.name: list(range(len(texts)))} if self.answers.decoding.draws else {}
 
     @property
@@ -283,7 +292,14 @@ class Generation(TaskKind):
             }
         return found
 
-    def served(self, run, tokenizer, strings, length, labels=()) -> dict[str, Tensor]:
+    def served(
+        self,
+        run: Callable[[dict[str, Tensor]], dict[str, Tensor]],
+        tokenizer: "GraphTokenizer",
+        strings: Mapping[str, Tensor],
+        length: int,
+        labels: Sequence[str] = (),
+    ) -> dict[str, Tensor]:
         texts = strings["text"]
         packed, truncated = self._prompts(tokenizer, tf.strings.join([self.options["prefix"], texts]), length)
         written = run(
@@ -291,11 +307,11 @@ class Generation(TaskKind):
         )
         empty = tf.strings.regex_full_match(texts, RE2)  # refused in Python, where no other text waits for an answer
 
-        def text(ids):
+        def text(ids: Tensor) -> Tensor:
             over = tf.cumsum(tf.cast(ids == tokenizer.source.sep_id, tf.int32), axis=1) > 0
             return tokenizer.detokenize(tf.ragged.boolean_mask(ids, ~over))
 
-        def filled(values, none):
+        def filled(values: Tensor, none: Tensor) -> Tensor:
             return tf.where(tf.reshape(empty, [-1, *[1] * (len(values.shape) - 1)]), none, values)
 
         served = {"text": filled(text(written["token_ids"]), ""), "score": filled(written["score"], 0.0)}
@@ -306,7 +322,7 @@ class Generation(TaskKind):
             served |= {"texts": filled(texts, ""), "scores": filled(written["scores"], 0.0)}
         return served
 
-    def _prompts(self, tokenizer, texts, length):
+    def _prompts(self, tokenizer: "GraphTokenizer", texts: Tensor, length: int) -> tuple:
         """`answers.rows` of sources without targets, in the graph: inputs [B, W], and whether tokens are missing [B]."""
         if not self.answers.one_row:
             return tokenizer.cut_to(texts, length=length)
@@ -321,7 +337,7 @@ class Generation(TaskKind):
         packed = zip(NAMES, (joined.to_tensor(tokenizer.pad_id), mask, tf.zeros_like(mask)), strict=True)
         return dict(packed), ids.row_lengths() > room
 
-    def unserved(self, served, labels) -> list[Json] | None:
+    def unserved(self, served: Mapping[str, np.ndarray], labels: Sequence[str]) -> list[Json] | None:
         columns = zip(served["text"], served["score"], served["truncated"], strict=True)
         found = [Written(text.decode(), float(score), bool(cut)) for text, score, cut in columns]
         for i, texts in enumerate(served.get("texts", ())):
@@ -331,17 +347,17 @@ class Generation(TaskKind):
 
     # Evaluation
 
-    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
+    def metrics(self, task: Task, outputs: Tensor, targets: Targets, encoded: Any = None) -> dict[str, float]:
         return text_metrics.measured(self._texts(outputs, encoded), targets, task.metric)
 
-    def _texts(self, outputs, encoded) -> list[str]:
+    def _texts(self, outputs: Tensor, encoded: Tensor) -> list[str]:
         """The first text that is written from each source."""
         return [
             text_of(row.about.tokenizer, output[1 : 1 + self.answers.target_length])
             for row, output in zip(encoded.rows, outputs)
         ]
 
-    def judged(self, task, outputs, targets, encoded) -> Judged:
+    def judged(self, task: Task, outputs: Tensor, targets: Targets, encoded: "Encoded") -> Judged:
         """Wrong by the words that the text does not share with the expected one (1 - F1); the metrics decide nothing here."""
         written = self._texts(outputs, encoded)
         shared = np.array([span_metrics.squad(*pair)[1] for pair in zip(written, targets)])
@@ -355,17 +371,17 @@ class Generation(TaskKind):
         sampled = text_metrics.sampled(written, targets)
         return Judged(sampled, written.__getitem__, errors, picture=picture)
 
-    def baseline(self, task, targets, encoded) -> dict[str, float]:
+    def baseline(self, task: Task, targets: Targets, encoded: "Encoded") -> dict[str, float]:
         """Of the commonest expected text, where texts are judged as a whole and some occur several times."""
         most = max(Counter(target.strip() for target in targets).values(), default=0)
         return {"exact_match": most / len(targets)} if most > 1 and task.metric == "exact_match" else {}
 
-    def collapsed(self, task, outputs, targets) -> str:
+    def collapsed(self, task: Task, outputs: Tensor, targets: Targets) -> str:
         if len(set(targets)) > 1 and (outputs[:, 1:] == outputs[:1, 1:]).all():
             return f"all {len(targets)} answers are the same text"
         return ""
 
-    def shown(self, task, text, target, label, answer) -> tuple[str, str]:
+    def shown(self, task: Task, text: Any, target: Any, label: Any, answer: Any) -> tuple[str, str]:
         return target, answer or "nothing"
 
 

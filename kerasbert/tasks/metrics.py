@@ -44,7 +44,7 @@ def precision_recall_f1(hits: np.ndarray, answered: np.ndarray, wanted: np.ndarr
     return _share(hits, answered), _share(hits, wanted), _share(2 * hits, answered + wanted)
 
 
-def _share(part, whole) -> np.ndarray:
+def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.zeros(np.shape(whole)), where=np.asarray(whole) > 0)
 
 

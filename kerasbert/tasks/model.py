@@ -1,7 +1,7 @@
 """The model of a task and its objective; what differs between kinds stands in their files."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
 from keras import ops
@@ -39,7 +39,7 @@ class TaskModel(HeadedModel):
         Where the head reads the first token alone, the last layer is computed for no other.
     """
 
-    def __init__(self, encoder: Encoder, task: Task, **kwargs) -> None:
+    def __init__(self, encoder: Encoder, task: Task, **kwargs: Any) -> None:
         kind = task.how
         of_row = kind.readout(task, encoder)
         heads, shapes = _reading(task, encoder, of_row, *kind.heads(encoder, task))
@@ -73,12 +73,14 @@ class TaskModel(HeadedModel):
         self.declaration, self.kind = task, task.how
         self.readout = self.kind.readout(task, self.encoder)
 
-    def call(self, inputs, training=False, queries=True) -> dict[str, Tensor]:
+    def call(
+        self, inputs: Mapping[str, Tensor], training: bool = False, queries: bool | None = True
+    ) -> dict[str, Tensor]:
         """With `queries=None` the last layer is computed for every token."""
         outputs = self.network(inputs, training=training, queries=None if queries is None else self.queries(inputs))
         return self.answer(outputs, inputs, training=training)
 
-    def queries(self, inputs) -> Queries:
+    def queries(self, inputs: Mapping[str, Tensor]) -> Queries:
         """The tokens that the last layer is computed for: those that the head reads."""
         return (
             None
@@ -86,11 +88,15 @@ class TaskModel(HeadedModel):
             else queries_of(self.readout, inputs.get("padding_mask"), self.kind.begin)
         )
 
-    def answer(self, outputs, inputs=None, training=False) -> dict[str, Tensor]:
+    def answer(
+        self, outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor] | None = None, training: bool = False
+    ) -> dict[str, Tensor]:
         """What the model returns, of the encoder's outputs."""
         return self.kind.outputs(self.declaration, self.logits(outputs, inputs, training=training))
 
-    def logits(self, outputs, inputs=None, training=False) -> Tensor:
+    def logits(
+        self, outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor] | None = None, training: bool = False
+    ) -> Tensor:
         """What the head says of the encoder's outputs: float32 [B, L]; of tokens [B, S, L].
 
         Args:
@@ -120,7 +126,7 @@ class TaskModel(HeadedModel):
         return config | {"encoder": keras.saving.serialize_keras_object(self.encoder)}
 
     @classmethod
-    def from_config(cls, config) -> Self:
+    def from_config(cls, config: Json) -> Self:
         encoder = keras.saving.deserialize_keras_object(config["encoder"])
         model = cls(encoder, Task.from_json(config["task"]), name=config["name"])
         model.trainable = config["trainable"]
@@ -174,20 +180,20 @@ class TaskObjective(Objective):
                 )
             self.scales["lm"] = task.auxiliary_lm
 
-    def counts(self, batch) -> dict[str, Tensor]:
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         counts = self.kind.counts(batch)
         return counts | {"lm": ops.sum(followed(batch))} if "lm" in self.scales else counts
 
-    def gathered(self, batch) -> tuple[str, ...]:
+    def gathered(self, batch: Mapping[str, Tensor]) -> tuple[str, ...]:
         return self.kind.whole
 
-    def vectors(self, batch, training=True) -> Tensor:
+    def vectors(self, batch: Mapping[str, Tensor], training: bool = True) -> Tensor:
         return self.read(batch, training)[1]
 
-    def losses_of(self, vectors, batch) -> dict[str, Tensor]:
+    def losses_of(self, vectors: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self.kind.losses_of(self.model, vectors, batch)
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         return self.sums(batch, *self.read(batch, training))
 
     def read(self, batch: Mapping[str, Tensor], training: bool = True) -> tuple[dict[str, Tensor], Tensor]:

@@ -7,23 +7,28 @@ and 1 (Jigsaw's layout): the label's column is then their names with commas betw
 
 import dataclasses
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from kerasbert.answers.multi_label import MultiLabelKind
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Row, Tensor
 from kerasbert.lazy import Module
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import labels, metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import label_head
-from kerasbert.tasks.judging import Judged
+from kerasbert.tasks.judging import Judged, Numbers
+from kerasbert.tasks.rows import Rows, Targets
 
 if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.layers.encoder import Encoder
     from kerasbert.tasks.base import Heads
+    from kerasbert.tasks.batches import Encoded
     from kerasbert.tasks.tables import Source
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
@@ -39,7 +44,7 @@ class MultiLabel(TaskKind):
     name = "multi_label"
     metrics_known = ("f1_micro", "f1_macro", "exact_match", "roc_auc", "loss")
 
-    def with_labels(self, task, source, lines, values) -> Task:
+    def with_labels(self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any]) -> Task:
         if task.labels:
             return task
         if len(task.label_columns) > 1:
@@ -55,7 +60,9 @@ class MultiLabel(TaskKind):
             )
         return dataclasses.replace(task, labels={label: label for label in labels.ordered(names)})
 
-    def targets(self, task, source, lines, values, texts) -> np.ndarray:
+    def targets(
+        self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any], texts: Sequence[Any]
+    ) -> np.ndarray:
         index = {value: i for i, value in enumerate(task.labels)}
         index |= {name: i for i, name in enumerate(task.labels.values())}
         targets = np.zeros((len(values), len(task.labels)), "float32")
@@ -66,33 +73,33 @@ class MultiLabel(TaskKind):
                 targets[row, index[label]] = 1
         return targets
 
-    def continued(self, task, begun) -> Task:
+    def continued(self, task: Task, begun: JsonMap) -> Task:
         return task if task.labels else dataclasses.replace(task, labels=begun.get("labels") or {})
 
-    def absent(self, task, train, dev) -> list[str]:
+    def absent(self, task: Task, train: Rows, dev: Rows) -> list[str]:
         names = list(task.labels.values())
         missing = [names[i] for i in np.flatnonzero((train.targets.max(0) > 0) & (dev.targets.max(0) == 0))]
         return labels.absent(missing)
 
-    def group(self, target) -> tuple[float, ...]:
+    def group(self, target: Any) -> tuple[float, ...]:
         return tuple(target)
 
-    def batch(self, task, rows, targets, count, length) -> dict:
+    def batch(self, task: Task, rows: Sequence[Row], targets: Sequence[Any], count: int, length: int) -> dict:
         label = np.zeros((count, len(task.labels)), "float32")
         label[: len(targets)] = targets
         return {"label": label, "label_weight": (np.arange(count) < len(targets)).astype("float32")}
 
-    def heads(self, encoder, task) -> "Heads":
+    def heads(self, encoder: "Encoder", task: Task) -> "Heads":
         return label_head(encoder, task)
 
-    def unlabelled(self, task, texts) -> np.ndarray:
+    def unlabelled(self, task: Task, texts: Sequence[Any]) -> np.ndarray:
         return np.zeros((len(texts), len(task.labels)), "float32")
 
-    def compared(self, task, logits, batch) -> Tensor:
+    def compared(self, task: Task, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """Each label against its absence, [B, L, 2]: the softmax is the sigmoid."""
         return ops.stack([logits, ops.zeros_like(logits)], axis=-1)
 
-    def losses(self, task, logits, batch) -> dict[str, Tensor]:
+    def losses(self, task: Task, logits: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         label, weights = batch["label"], batch["label_weight"]
         # of a row the mean over its labels (torch's BCEWithLogitsLoss)
         errors = ops.maximum(logits, 0.0) - logits * label + ops.log1p(ops.exp(-ops.abs(logits)))
@@ -102,40 +109,40 @@ class MultiLabel(TaskKind):
             "label/accuracy": ops.sum(ops.mean(right, axis=-1) * weights),
         }
 
-    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
+    def metrics(self, task: Task, outputs: Tensor, targets: Targets, encoded: Any = None) -> dict[str, float]:
         chosen, wanted = self._chosen(outputs), np.asarray(targets) > 0
         areas = [area for area, count in zip(_areas(outputs, targets), wanted.sum(0)) if 0 < count < len(targets)]
         return _measured(chosen, wanted, metrics.binary_log_loss(outputs, targets), areas)
 
-    def details(self, task, outputs, targets, encoded=None) -> Json:
+    def details(self, task: Task, outputs: Tensor, targets: Targets, encoded: Any = None) -> Json:
         hits, answered, wanted = self._counts(outputs, targets)
         columns = metrics.precision_recall_f1(hits, answered, wanted)
         return {"labels": labels.told(task, [*columns, _areas(outputs, targets), wanted])}
 
-    def collapsed(self, task, outputs, targets) -> str:
+    def collapsed(self, task: Task, outputs: Tensor, targets: Targets) -> str:
         if len(outputs) > 1 and not self._chosen(outputs).any() and np.asarray(targets).any():
             return f"none of the {len(outputs)} answers has a label: no probability reaches its threshold"
         return ""
 
-    def judged(self, task, outputs, targets, encoded) -> Judged:
+    def judged(self, task: Task, outputs: Tensor, targets: Targets, encoded: "Encoded") -> Judged:
         chosen, wanted = self._chosen(outputs), np.asarray(targets) > 0
         away = np.abs(self.answers.probabilities(np.asarray(outputs)) - wanted)
         names = list(task.labels.values())
 
-        def answer(number):
+        def answer(number: int) -> list[str]:
             return [names[i] for i in np.flatnonzero(chosen[number])]
 
         each = np.array([metrics.binary_log_loss(*row) for row in zip(np.asarray(outputs), np.asarray(targets))])
         areas = [metrics.roc_auc_of(*columns) for columns in zip(np.asarray(outputs).T, wanted.T)]
 
-        def sampled(numbers):
+        def sampled(numbers: Numbers) -> dict[str, float]:
             drawn, there = np.bincount(numbers, minlength=len(wanted)), wanted[numbers]
             found = [area(drawn) for area, count in zip(areas, there.sum(0)) if 0 < count < len(numbers)]
             return _measured(chosen[numbers], there, float(each[numbers].mean()), found)
 
         return Judged(sampled, answer, (away * (chosen != wanted)).sum(-1))
 
-    def baseline(self, task, targets, encoded) -> dict[str, float]:
+    def baseline(self, task: Task, targets: Targets, encoded: "Encoded") -> dict[str, float]:
         """Of the commonest set of labels; F1 of answering the labels of the commonest rows, the best number of them."""
         wanted = np.asarray(targets) > 0
         sets, counts = np.unique(wanted, axis=0, return_counts=True)
@@ -149,25 +156,29 @@ class MultiLabel(TaskKind):
             "roc_auc": 0.5,
         }
 
-    def shown(self, task, text, target, label, answer) -> tuple[str, str]:
+    def shown(self, task: Task, text: Any, target: Any, label: Any, answer: Any) -> tuple[str, str]:
         names = list(task.labels.values())
         expected = [names[i] for i in np.flatnonzero(np.asarray(target) > 0)]
         return ", ".join(expected) or labels.NO_LABEL, ", ".join(answer) or labels.NO_LABEL
 
-    def tuned(self, task, outputs, targets, encoded) -> Task:
+    def tuned(self, task: Task, outputs: Tensor, targets: Targets, encoded: "Encoded") -> Task:
         probabilities = self.answers.probabilities(np.asarray(outputs))
         thresholds = [best_threshold(*columns) for columns in zip(probabilities.T, np.asarray(targets).T > 0)]
         return task.optioned({"thresholds": thresholds})
 
-    def from_exported(self, outputs) -> Tensor:
+    def from_exported(self, outputs: Tensor) -> Tensor:
         values = np.clip(np.stack(outputs).astype("float64"), 1e-30, 1 - 2**-24)  # the largest below 1 in float32
         return np.log(values) - np.log1p(-values)
 
-    def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
+    def explained(
+        self, task: Task, rows: Any, logits: Tensor, target: Any
+    ) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         number = labels.number(task, logits, target)
         return 0, f"log-odds of {list(task.labels.values())[number]}", lambda values: values[:, number]
 
-    def exported(self, model, outputs, inputs) -> dict[str, Tensor]:
+    def exported(
+        self, model: "keras.Model", outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         import tensorflow as tf
 
         probabilities = self.device(outputs, inputs)
@@ -178,7 +189,7 @@ class MultiLabel(TaskKind):
         counts = tf.cast(answered.row_lengths(), tf.int32)
         return {"probabilities": probabilities, "labels": answered.to_tensor(""), "label_counts": counts}
 
-    def pipeline_tag(self, task) -> str:
+    def pipeline_tag(self, task: Task) -> str:
         return "text-classification"
 
     def described(self) -> str:
@@ -187,20 +198,20 @@ class MultiLabel(TaskKind):
             "[B] int32, how many they are"
         )
 
-    def device(self, outputs, inputs) -> Tensor:
+    def device(self, outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Tensor:
         return ops.sigmoid(outputs["logits"])
 
-    def _chosen(self, outputs):
+    def _chosen(self, outputs: Tensor) -> np.ndarray:
         kind = cast(MultiLabelKind, self.answers)
         return kind.chosen(kind.probabilities(np.asarray(outputs)))
 
-    def _counts(self, outputs, targets):
+    def _counts(self, outputs: Tensor, targets: Tensor) -> tuple[np.ndarray, ...]:
         """Of each label: rightly answered, answered, wanted."""
         chosen, wanted = self._chosen(outputs), np.asarray(targets) > 0
         return tuple(values.sum(0).astype("float64") for values in (chosen & wanted, chosen, wanted))
 
 
-def _measured(chosen, wanted, loss, areas) -> dict[str, float]:
+def _measured(chosen: np.ndarray, wanted: np.ndarray, loss: float, areas: Sequence[float]) -> dict[str, float]:
     """The metrics of labels that are answered and of those that are wanted, bool [n, L], a loss and areas of labels."""
     counts = [values.sum(0).astype("float64") for values in (chosen & wanted, chosen, wanted)]
     return {
@@ -212,7 +223,7 @@ def _measured(chosen, wanted, loss, areas) -> dict[str, float]:
     }
 
 
-def _areas(outputs, targets):
+def _areas(outputs: Tensor, targets: Tensor) -> list[float]:
     return [metrics.roc_auc(*columns) for columns in zip(np.asarray(outputs).T, np.asarray(targets).T > 0)]
 
 

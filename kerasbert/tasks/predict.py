@@ -384,7 +384,7 @@ def _vectors(
     if pooling == "pooled" and not specs.maybe(model.spec, "pooler"):
         raise InputError("pooling='pooled' needs a model with a pooler; use 'mean' or 'first'")
 
-    def function(model, inputs):
+    def function(model: keras.Model, inputs: Mapping[str, Tensor]) -> Tensor:
         if pooling is None:
             return find("vector").device(model(inputs), inputs)
         if pooling == "pooled":

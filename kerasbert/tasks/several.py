@@ -8,7 +8,7 @@ from keras import ops
 from kerasbert import registry
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.naming import names, sharing
@@ -30,7 +30,7 @@ class TasksModel(HeadedModel):
         heads: Any = {task: dict(variables) for task, variables in own.items()}
         super().__init__(encoder, heads, {}, name="tasks")
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         self.built = True
 
 
@@ -65,26 +65,26 @@ class TasksObjective(Objective):
         self.model.build()
         self.scales = dict.fromkeys(programs, 1.0)
 
-    def counts(self, batch) -> dict[str, Tensor]:
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         task = task_of(batch)
         counts = self.programs[task].counts(batch)
         return {name: counts["label"] if name == task else ops.zeros(()) for name in self.programs}
 
-    def gathered(self, batch) -> tuple[str, ...]:
+    def gathered(self, batch: Mapping[str, Tensor]) -> tuple[str, ...]:
         task = task_of(batch)
         names = self.programs[task].gathered(batch)
         return (*names, MARK + task) if names else ()
 
-    def vectors(self, batch, training=True) -> Tensor:
+    def vectors(self, batch: Mapping[str, Tensor], training: bool = True) -> Tensor:
         return self.programs[task_of(batch)].vectors(batch, training)
 
-    def losses_of(self, vectors, batch) -> dict[str, Tensor]:
+    def losses_of(self, vectors: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self._named(batch, self.programs[task_of(batch)].losses_of(vectors, batch))
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         return self._named(batch, self.programs[task_of(batch)].losses(batch, training))
 
-    def _named(self, batch, sums) -> dict[str, Tensor]:
+    def _named(self, batch: Mapping[str, Tensor], sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
         task = task_of(batch)
         others = {name: ops.zeros(()) for name in self.programs if name != task}
         return others | {task + name.removeprefix("label"): value for name, value in sums.items()}

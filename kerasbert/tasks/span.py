@@ -1,8 +1,8 @@
 """The part of a text that answers a question: where it begins and ends (Devlin et al., 2019, sections 4.2 and 4.3)."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -11,17 +11,21 @@ from kerasbert.answers.base import TextOrParts
 from kerasbert.answers.span import Span as SpanAnswer
 from kerasbert.answers.span import SpanKind
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Row, Tensor
 from kerasbert.lazy import Module
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import labels, span_metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.exported_kind import MOST_ROWS, CallOption
-from kerasbert.tasks.judging import Judged
+from kerasbert.tasks.judging import Judged, Numbers
+from kerasbert.tasks.rows import Rows, Targets
 
 if TYPE_CHECKING:
+    from kerasbert.layers.encoder import Encoder
     from kerasbert.tasks.base import Heads
+    from kerasbert.tasks.batches import Encoded
     from kerasbert.tasks.tables import Source
+    from kerasbert.text.graph import GraphTokenizer
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -60,17 +64,19 @@ class Span(TaskKind):
     pooler = False
     metrics_known = ("f1", "exact_match")
 
-    def check_target(self, target) -> None:
+    def check_target(self, target: str) -> None:
         if target != "task_library":
             super().check_target(target)
 
-    def reader_outputs(self, target) -> tuple[str, ...]:
+    def reader_outputs(self, target: str) -> tuple[str, ...]:
         # BertQuestionAnswerer (bert_question_answerer.h, .cc) finds its outputs by these names
         return ("start_logits", "end_logits") if target == "task_library" else ()
 
     # Rows of a file
 
-    def targets(self, task, source, lines, values, texts) -> list[Target]:
+    def targets(
+        self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any], texts: Sequence[Any]
+    ) -> list[Target]:
         targets = []
         for line, value, (question, context) in zip(lines, values, texts, strict=True):
             name, golds = _golds(source, line, value)
@@ -85,7 +91,7 @@ class Span(TaskKind):
             targets.append(_placed(golds, context, where))
         return targets
 
-    def told(self, source, rows) -> list[str]:
+    def told(self, source: "Source", rows: Rows) -> list[str]:
         absent = [target for target in rows.targets if target.where == "absent"]
         if absent:
             raise InputError(
@@ -100,18 +106,18 @@ class Span(TaskKind):
         total = len(rows.texts)
         return [f"{source}: {count} of {total} {said[where]}" for where, count in counts.items() if count]
 
-    def group(self, target) -> bool:
+    def group(self, target: Any) -> bool:
         return bool(target.golds)
 
     # Batches and network
 
-    def batch(self, task, rows, targets, count, length) -> dict:
+    def batch(self, task: Task, rows: Sequence[Row], targets: Sequence[Any], count: int, length: int) -> dict:
         label = np.zeros((count, 2), "int32")
         for i, (row, target) in enumerate(zip(rows, targets)):
             label[i] = places(row.about, target)
         return {"label": label, "label_weight": (np.arange(count) < len(rows)).astype("float32")}
 
-    def heads(self, encoder, task) -> "Heads":
+    def heads(self, encoder: "Encoder", task: Task) -> "Heads":
         # no dropout, as in BERT's run_squad and transformers
         policy = {"name": self.head, "dtype": encoder.dtype_policy}
         kind, activation = (
@@ -121,15 +127,15 @@ class Span(TaskKind):
         head = kind(2, specs.head_deviation(encoder.spec), activation=activation, **policy)
         return {self.head: head}, {self.head: (None, None, encoder.spec.hidden)}
 
-    def unlabelled(self, task, texts) -> list[Target]:
+    def unlabelled(self, task: Task, texts: Sequence[Any]) -> list[Target]:
         return [Target(())] * len(texts)
 
-    def compared(self, task, logits, batch) -> Tensor:
+    def compared(self, task: Task, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """The first and the last token among the tokens of a row, [B, 2, S]."""
         seen = ops.expand_dims(ops.cast(batch["padding_mask"], "bool"), -1)
         return ops.swapaxes(ops.where(seen, logits, -1e4), 1, 2)
 
-    def losses(self, task, logits, batch) -> dict[str, Tensor]:
+    def losses(self, task: Task, logits: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         logits, label = self.compared(task, logits, batch), batch["label"]
         ends = [(logits[:, i], label[:, i]) for i in (0, 1)]
         hits = objectives.correct(*ends[0]) * objectives.correct(*ends[1])
@@ -139,12 +145,12 @@ class Span(TaskKind):
 
     # Evaluation
 
-    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
+    def metrics(self, task: Task, outputs: Tensor, targets: Targets, encoded: Any = None) -> dict[str, float]:
         decode, rows = self.answers.decode, encoded.rows
         answers = [cast(SpanAnswer, decode((), rows[at], outputs[at], ())).text for at in encoded.of()]
         return means(answers, [target.golds for target in targets], self.options)
 
-    def judged(self, task, outputs, targets, encoded) -> Judged:
+    def judged(self, task: Task, outputs: Tensor, targets: Targets, encoded: "Encoded") -> Judged:
         decode, rows = self.answers.decode, encoded.rows
         answers = [cast(SpanAnswer, decode((), rows[at], outputs[at], ())) for at in encoded.of()]
         scored = span_metrics.compared(
@@ -163,22 +169,22 @@ class Span(TaskKind):
         bars = {name: int(which.sum()) for name, which in kinds.items() if which.any()}
         places = [{"start": int(each.start), "end": int(each.end)} if each.text else {} for each in answers]
 
-        def sampled(numbers):
+        def sampled(numbers: Numbers) -> dict[str, float]:
             return averages(scored[numbers], there[numbers], self.options["unanswerable"])
 
         errors = np.where(exact, 0.0, np.maximum(1 - f1, 1e-6))
         return Judged(sampled, places.__getitem__, errors, picture={"title": "Questions that get", "bars": bars})
 
-    def baseline(self, task, targets, encoded) -> dict[str, float]:
+    def baseline(self, task: Task, targets: Targets, encoded: "Encoded") -> dict[str, float]:
         """Of no answer to any question."""
         share = sum(not target.golds for target in targets) / max(1, len(targets))
         return {"f1": share, "exact_match": share}
 
-    def shown(self, task, text, target, label, answer) -> tuple[str, str]:
+    def shown(self, task: Task, text: Any, target: Any, label: Any, answer: Any) -> tuple[str, str]:
         expected = " | ".join(dict.fromkeys(target.golds))
         return expected or NO_ANSWER, text[1][answer["start"] : answer["end"]] if answer else NO_ANSWER
 
-    def tuned(self, task, outputs, targets, encoded) -> Task:
+    def tuned(self, task: Task, outputs: Tensor, targets: Targets, encoded: "Encoded") -> Task:
         """The threshold of the empty answer that is best on the dev rows (SQuAD 2.0's script)."""
         if not self.options["unanswerable"]:
             return task
@@ -197,7 +203,9 @@ class Span(TaskKind):
         )
         return dataclasses.replace(task, options={**task.options, "null_threshold": threshold})
 
-    def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
+    def explained(
+        self, task: Task, rows: Any, logits: Tensor, target: Any
+    ) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         labels.untargeted(self.name, target)
         if rows is None:
             return 0, "", lambda values: values
@@ -214,10 +222,17 @@ class Span(TaskKind):
 
     # Export
 
-    def strings(self, task) -> tuple[str, ...]:
+    def strings(self, task: Task) -> tuple[str, ...]:
         return ("question", "context")
 
-    def served(self, run, tokenizer, strings, length, labels) -> dict[str, Tensor]:
+    def served(
+        self,
+        run: Callable[[dict[str, Tensor]], dict[str, Tensor]],
+        tokenizer: "GraphTokenizer",
+        strings: Mapping[str, Tensor],
+        length: int,
+        labels: Sequence[str],
+    ) -> dict[str, Tensor]:
         from kerasbert.tasks import span_graph
 
         kind, parts = cast(SpanKind, self.answers), (strings["question"], strings["context"])
@@ -237,12 +252,12 @@ class Span(TaskKind):
             found["null_threshold"] = CallOption(threshold, "a finite number, of logits", tf.math.is_finite)
         return found
 
-    def probes(self, texts, parts) -> list[TextOrParts]:
+    def probes(self, texts: Sequence[str], parts: int) -> list[TextOrParts]:
         # numbers before the texts: windows with the same tokens would have the same best answer several times
         long = " ".join(f"{i} {text}" for i in range(60) for text in texts if len(text) < 80)
         return [*zip(texts, (*texts[1:], long)), (texts[0], long), (texts[-1], texts[0])]
 
-    def unserved(self, served, labels) -> list[Json] | None:
+    def unserved(self, served: Mapping[str, np.ndarray], labels: Sequence[str]) -> list[Json] | None:
         values = zip(*(served[name].tolist() for name in ("text", "start", "end", "score", "truncated")))
         # without its alternatives, of which two that score almost the same may change places
         return [
@@ -250,11 +265,11 @@ class Span(TaskKind):
             for text, start, end, score, cut in values
         ]
 
-    def longer(self, longest) -> str:
+    def longer(self, longest: int) -> str:
         most = self.options["question"]
         return f"A context of any length is read, in windows of {longest} tokens; a question has at most {most}."
 
-    def pipeline_tag(self, task) -> str:
+    def pipeline_tag(self, task: Task) -> str:
         return "question-answering"
 
     def described(self) -> str:

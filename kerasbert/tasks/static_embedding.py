@@ -5,6 +5,7 @@ van Dongen, 2024; release 0.10, distill/distillation.py).
 import os
 import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints.directory import Weights, save_model
 from kerasbert.checkpoints.static_embeddings import FAMILY, LENGTH, TABLE
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.readout import readout
 from kerasbert.options import checked
 from kerasbert.storage import files
@@ -123,7 +125,7 @@ def bare(tokenizer: Tokenizer) -> Tokenizer:
 def _of_pieces(encoder: "SpecModel", tokenizer: Tokenizer, kept: list[int]) -> np.ndarray:
     """The mean over what the encoder gives of each piece between the special tokens: float64 [n, H]."""
 
-    def function(model, given):
+    def function(model: keras.Model, given: Mapping[str, Tensor]) -> Tensor:
         return readout(model(given)["sequence"], given["padding_mask"], "mean")
 
     rows = [inputs.row(*tokenizer.join([i])[:2]) for i in kept]

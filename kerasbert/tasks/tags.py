@@ -3,19 +3,20 @@
 import dataclasses
 import operator
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from kerasbert import spec as specs
 from kerasbert.answers import crf
+from kerasbert.answers.base import Outputs
 from kerasbert.answers.schemes import OUTSIDE, SCHEMES, entities_of, has_spans, illegal, mended, scheme_of
 from kerasbert.answers.tags import TagsKind, best_labels, joined
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Row, Tensor
 from kerasbert.lazy import Module
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import tables, tags_judged
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import log_odds
@@ -23,11 +24,19 @@ from kerasbert.tasks.exported_kind import MOST_ROWS, Signature
 from kerasbert.tasks.judging import Judged
 from kerasbert.tasks.labels import contradictions
 from kerasbert.tasks.metrics import precision_recall_f1
+from kerasbert.tasks.rows import Rows, Targets
+from kerasbert.tasks.tag_rows import check_tags, tags_of, words_of
 from kerasbert.text.base import Tokenizer
-from kerasbert.text.words import split_words
 
 if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.layers.encoder import Encoder
     from kerasbert.tasks.base import Heads
+    from kerasbert.tasks.batches import Encoded
+    from kerasbert.tasks.model import TaskModel
+    from kerasbert.tasks.tables import Source
+    from kerasbert.text.graph import GraphTokenizer
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -37,7 +46,6 @@ conditional = Module("kerasbert.layers.crf")
 
 OF_SPANS = ("f1", "precision", "recall")
 FORBIDDEN = -1e4  # score of a transition that is not legal
-FEWEST = 0.5  # of labels that look like BIO, so that the others among them are mistakes
 
 
 class Tags(TaskKind):
@@ -52,7 +60,7 @@ class Tags(TaskKind):
     name = "tags"
     metrics_known = (*OF_SPANS, "accuracy", "loss")
 
-    def with_labels(self, task, source, lines, values) -> Task:
+    def with_labels(self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any]) -> Task:
         """The task with its tags; those that are no spans are judged by accuracy, whatever spans were to be judged by."""
         counts = Counter()
         for line, value in zip(lines, values):
@@ -71,7 +79,7 @@ class Tags(TaskKind):
             return task
         return task.optioned({"scheme": scheme_of(tags_of(value, source, line) for line, value in zip(lines, values))})
 
-    def told(self, source, rows) -> list[str]:
+    def told(self, source: "Source", rows: Rows) -> list[str]:
         """The scheme, where it is another than BIO; that tags are numbers; texts that are tagged twice, and differently."""
         scheme, twice = self.options["scheme"], contradictions(source, rows.texts, rows.labels or ())
         first = next((tag for value in rows.labels or () if isinstance(value, list | tuple) for tag in value), None)
@@ -83,28 +91,30 @@ class Tags(TaskKind):
             ]
         return [*([f"{source}: the tags are in {scheme}"] if scheme not in ("", "IOB2") else []), *twice]
 
-    def check_metric(self, task) -> None:
+    def check_metric(self, task: Task) -> None:
         super().check_metric(task)
         if self.options["scheme"] not in SCHEMES:
             raise unknown("scheme of tags", self.options["scheme"], [*SCHEMES], ", ".join(filter(None, SCHEMES)))
         if task.labels and not has_spans(task.labels.values()) and task.metric in OF_SPANS:
             raise InputError(f"no metric {task.metric!r} for tags that are not of BIO or IOBES. All: accuracy, loss")
 
-    def continued(self, task, begun) -> Task:
+    def continued(self, task: Task, begun: JsonMap) -> Task:
         if task.labels:
             return task
         scheme = self.options["scheme"] or (begun.get("options") or {}).get("scheme")
         task = dataclasses.replace(task, labels=begun.get("labels") or {})
         return task.optioned({"scheme": scheme}) if scheme else task
 
-    def fitted(self, task, source, targets) -> Task:
+    def fitted(self, task: Task, source: "Source", targets: Targets) -> Task:
         """The task with its scheme, where its labels were given."""
         names = list(task.labels.values())
         if self.options["scheme"] or not has_spans(names):
             return task
         return task.optioned({"scheme": scheme_of([names[i] for i in target] for target in targets)})
 
-    def targets(self, task, source, lines, values, texts) -> list[np.ndarray]:
+    def targets(
+        self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any], texts: Sequence[Any]
+    ) -> list[np.ndarray]:
         index = {name: i for i, name in enumerate(task.labels.values())}
         index |= {value: i for i, value in enumerate(task.labels)}
         targets = []
@@ -126,21 +136,21 @@ class Tags(TaskKind):
             targets.append(np.array([index[tag] for tag in tags], "int32"))
         return targets
 
-    def group(self, target) -> tuple[int, ...]:
+    def group(self, target: Any) -> tuple[int, ...]:
         return tuple(np.unique(target).tolist())
 
-    def absent(self, task, train, dev) -> list[str]:
+    def absent(self, task: Task, train: Rows, dev: Rows) -> list[str]:
         there = [set(np.concatenate([np.zeros(0, int), *rows.targets]).tolist()) for rows in (train, dev)]
         names = [name for i, name in enumerate(task.labels.values()) if i in there[0] - there[1]]
         return [f"no dev row has the tag{'s' * (len(names) > 1)} {', '.join(map(repr, names[:10]))}"] if names else []
 
-    def batch(self, task, rows, targets, count, length) -> dict:
+    def batch(self, task: Task, rows: Sequence[Row], targets: Sequence[Any], count: int, length: int) -> dict:
         label, weight = np.zeros((count, length), "int32"), np.zeros((count, length), "float32")
         for i, (row, target) in enumerate(zip(rows, targets)):
             label[i, row.about.tokens], weight[i, row.about.tokens] = target[row.about.words], 1
         return {"label": label, "label_weight": weight}
 
-    def heads(self, encoder, task) -> "Heads":
+    def heads(self, encoder: "Encoder", task: Task) -> "Heads":
         spec, policy = encoder.spec, {"name": "classifier", "dtype": encoder.dtype_policy}
         labels, deviation = max(1, len(task.labels)), specs.head_deviation(spec)
         units, layers = self.options["lstm"], self.options["lstm_layers"]
@@ -163,22 +173,22 @@ class Tags(TaskKind):
             shapes["crf"] = (None, None, len(task.labels))
         return heads, shapes
 
-    def logits(self, model, read, inputs, training=False) -> Tensor:
+    def logits(self, model: "TaskModel", read: Tensor, inputs: Tensor, training: bool = False) -> Tensor:
         if not self.options["lstm"]:
             return super().logits(model, read, inputs, training=training)
         mask = None if inputs is None else inputs.get("padding_mask")
         return model.heads[self.head](read, mask, training=training)
 
-    def unlabelled(self, task, texts) -> list[np.ndarray]:
+    def unlabelled(self, task: Task, texts: Sequence[Any]) -> list[np.ndarray]:
         return [np.zeros(len(words_of(text)), "int32") for text in texts]
 
-    def losses_of(self, model, logits, batch) -> dict[str, Tensor]:
+    def losses_of(self, model: "TaskModel", logits: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Under a CRF the nats of each row's labels, which count by its words: the loss is of a word, as without it."""
         if not self.options["crf"]:
             return super().losses_of(model, logits, batch)
         return {"label": ops.sum(model.heads["crf"](logits, batch["label"], batch["label_weight"]))}
 
-    def settled(self, task, heads) -> Task:
+    def settled(self, task: Task, heads: "Mapping[str, keras.layers.Layer]") -> Task:
         """The task with the table of its CRF, of which no path goes through what is not legal, where that is asked for."""
         if not self.options["crf"]:
             return task
@@ -192,7 +202,7 @@ class Tags(TaskKind):
             table = np.where(illegal(list(task.labels.values()), self.options["scheme"]), FORBIDDEN, table)
         return task.optioned({"transitions": table.tolist()})
 
-    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
+    def metrics(self, task: Task, outputs: Tensor, targets: Targets, encoded: Any = None) -> dict[str, float]:
         names = list(task.labels.values())
         words, right, broken, spans = 0, 0, 0, Counter()
         pairs = list(answered(names, outputs, targets, encoded, self._table(task)))
@@ -211,10 +221,10 @@ class Tags(TaskKind):
         f1 = 2 * precision * recall / (precision + recall) if spans["both"] else 0.0
         return {"f1": f1, "precision": precision, "recall": recall} | result | {"mended": float(broken)}
 
-    def _table(self, task) -> np.ndarray | None:
+    def _table(self, task: Task) -> np.ndarray | None:
         return cast(TagsKind, self.answers).table(len(task.labels))
 
-    def _nats(self, task, outputs, targets, encoded):
+    def _nats(self, task: Task, outputs: Outputs, targets: Targets, encoded: "Encoded") -> np.ndarray:
         """Nats of all words of each input that have a token, and how many there are: float64 [n, 2]."""
         found, table = [], self._table(task)
         for target, at in zip(targets, encoded.of()):
@@ -224,22 +234,22 @@ class Tags(TaskKind):
             found.append((float(nats), len(words)))
         return np.array(found, "float64").reshape(-1, 2)
 
-    def judged(self, task, outputs, targets, encoded) -> Judged:
+    def judged(self, task: Task, outputs: Tensor, targets: Targets, encoded: "Encoded") -> Judged:
         names = list(task.labels.values())
         pairs = answered(names, outputs, targets, encoded, self._table(task))
         return tags_judged.judged(names, pairs, self._nats(task, outputs, targets, encoded))
 
-    def baseline(self, task, targets, encoded) -> dict[str, float]:
+    def baseline(self, task: Task, targets: Targets, encoded: "Encoded") -> dict[str, float]:
         """Of the commonest tag for every word."""
         counts = np.bincount(np.concatenate([np.zeros(0, int), *targets]), minlength=1)
         spans = dict.fromkeys(OF_SPANS, 0.0) if has_spans(task.labels.values()) else {}
         return {**spans, "accuracy": float(counts.max() / max(1, counts.sum()))}
 
-    def shown(self, task, text, target, label, answer) -> tuple[str, str]:
+    def shown(self, task: Task, text: Any, target: Any, label: Any, answer: Any) -> tuple[str, str]:
         names = list(task.labels.values())
         return tags_judged.shown(names, words_of(text), [names[i] for i in target], answer)
 
-    def details(self, task, outputs, targets, encoded=None) -> Json:
+    def details(self, task: Task, outputs: Tensor, targets: Targets, encoded: Any = None) -> Json:
         """By type of span, or by tag, what is right of how many."""
         names = list(task.labels.values())
         what, items = ("spans", entities_of) if has_spans(names) else ("words", _each)
@@ -254,14 +264,16 @@ class Tags(TaskKind):
         keys = ("precision", "recall", "f1")
         return {"labels": {kind: dict(zip(keys, map(float, row))) | {what: wanted[kind]} for kind, *row in columns}}
 
-    def from_exported(self, outputs) -> Tensor:
+    def from_exported(self, outputs: Tensor) -> Tensor:
         return outputs if self.options["crf"] else super().from_exported(outputs)
 
-    def device(self, outputs, inputs) -> Tensor:
+    def device(self, outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Tensor:
         """Under a CRF the emissions themselves: int8 probabilities would end at 1/256."""
         return outputs["logits"] if self.options["crf"] else super().device(outputs, inputs)
 
-    def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
+    def explained(
+        self, task: Task, rows: Any, logits: Tensor, target: Any
+    ) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         if target is not None and (type(target) is not int or target < 0):
             raise InputError(f"the target of tags is the number of a word, from 0. Received: {target!r:.60}")
         if rows is None:
@@ -280,34 +292,48 @@ class Tags(TaskKind):
         what = f"log-odds of {names[label]} of word {word}, {sentence.words[word]}"
         return number, what, lambda values: log_odds(values[:, token], label)
 
-    def strings(self, task) -> tuple[str, ...]:
+    def strings(self, task: Task) -> tuple[str, ...]:
         return ("text",)
 
-    def served(self, run, tokenizer, strings, length, labels) -> dict[str, Tensor]:
+    def served(
+        self,
+        run: Callable[[dict[str, Tensor]], dict[str, Tensor]],
+        tokenizer: "GraphTokenizer",
+        strings: Mapping[str, Tensor],
+        length: int,
+        labels: Sequence[str],
+    ) -> dict[str, Tensor]:
         from kerasbert.tasks import tags_graph
 
         return tags_graph.served(run, tokenizer, strings["text"], length, labels, cast(TagsKind, self.answers))
 
-    def signatures(self, tokenizer) -> dict[str, Signature]:
+    def signatures(self, tokenizer: Tokenizer) -> dict[str, Signature]:
         if tokenizer.knowledge is not None or type(tokenizer).of_words is not Tokenizer.of_words:
             return {}
         return {"words": Signature({"words": ("string", 2), "lengths": ("int32", 1)}, self._served_words)}
 
-    def _served_words(self, run, tokenizer, strings, length, labels) -> dict[str, Tensor]:
+    def _served_words(
+        self,
+        run: Callable,
+        tokenizer: "GraphTokenizer",
+        strings: Mapping[str, Tensor],
+        length: int,
+        labels: Sequence[str],
+    ) -> dict[str, Tensor]:
         from kerasbert.tasks import tags_graph
 
         sentences = tags_graph.listed(strings["words"], strings["lengths"])
         return tags_graph.served(run, tokenizer, sentences, length, labels, cast(TagsKind, self.answers))
 
-    def longer(self, longest) -> str:
+    def longer(self, longest: int) -> str:
         return f"A text of any length is read, in windows of {longest} tokens."
 
-    def unserved(self, served, labels) -> list[Json] | None:
+    def unserved(self, served: Mapping[str, np.ndarray], labels: Sequence[str]) -> list[Json] | None:
         from kerasbert.tasks import tags_graph
 
         return tags_graph.unserved(served)
 
-    def pipeline_tag(self, task) -> str:
+    def pipeline_tag(self, task: Task) -> str:
         return "token-classification"
 
     def described(self) -> str:
@@ -320,59 +346,28 @@ class Tags(TaskKind):
         )
 
 
-def tags_of(value, source, line):
-    """The tags of a row: a list, or a text with blanks between them."""
-    tags = value.split() if isinstance(value, str) else [str(tag).strip() for tag in value]
-    if not all(tags):
-        raise InputError(
-            f"{tables.where(source, line)}: tag {tags.index('') + 1} is empty, expected a tag for every word"
-        )
-    return tags
-
-
-def words_of(text):
-    """The words of an input as `Rows` hold it: a raw text, or a tuple with a tuple of words."""
-    if isinstance(text, str):
-        return [word for word, _, _ in split_words(text)]
-    return text[0] if text and isinstance(text[0], tuple) else text
-
-
-def check_tags(names, source, lines, values) -> None:
-    """Refuse tags that are not BIO or IOBES where the others are.
-
-    Raises:
-        InputError: with file and line.
-    """
-    if OUTSIDE not in names or has_spans(names):
-        return
-    wrong = {name for name in names if name != OUTSIDE and not has_spans([name])}
-    if len(wrong) > FEWEST * len(names):
-        return
-    for line, value in zip(lines, values):
-        for tag in tags_of(value, source, line):
-            if tag in wrong:
-                raise InputError(
-                    f"{tables.where(source, line)}: tag {tag!r:.40} is none of O, B-TYPE, I-TYPE, E-TYPE, S-TYPE, as the others "
-                    "are. Mend it"
-                )
-
-
-def answered(names, outputs, targets, encoded, table=None):
+def answered(
+    names: Sequence[str],
+    outputs: Outputs,
+    targets: Sequence[Sequence[int]],
+    encoded: "Encoded",
+    table: np.ndarray | None = None,
+) -> Iterator[tuple[list[str], list[str]]]:
     """The tags of each input and those that it gets, by name; O for a word that no token stands for."""
     for target, at in zip(targets, encoded.of()):
-        numbers = best_labels(encoded.rows[at], outputs[at], table)[0].tolist()
+        numbers: list[int] = best_labels(encoded.rows[at], outputs[at], table)[0].tolist()
         yield [names[i] for i in target], [names[i] if i >= 0 else OUTSIDE for i in numbers]
 
 
-def _each(labels) -> list[tuple[str, int]]:
+def _each(labels: Sequence[str]) -> list[tuple[str, int]]:
     return [(label, place) for place, label in enumerate(labels)]
 
 
-def _share(part, whole) -> float:
+def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _nats(logits, target):
+def _nats(logits: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Cross-entropy of each word: [n, L], [n] -> [n]."""
     shifted = logits - logits.max(-1, keepdims=True)
     return np.log(np.exp(shifted).sum(-1)) - shifted[np.arange(len(target)), target]

@@ -1,8 +1,10 @@
 """Fill-mask: the tokens behind the masks of a text, by the masked-LM head that pretraining left in a directory."""
 
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from kerasbert.answers.base import Text, TextOrParts
 from kerasbert.answers.tokens import BLANKS, POSITIONS, SPELLINGS, Filling, FillMask, filling, pattern, spelled
@@ -12,7 +14,7 @@ from kerasbert.lazy import Module
 from kerasbert.options import checked
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import labels
-from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import log_odds
 from kerasbert.tasks.given import check_texts
 from kerasbert.text import Tokenizer
@@ -21,7 +23,9 @@ from kerasbert.text.template import room
 if TYPE_CHECKING:
     import keras
 
+    from kerasbert.layers.encoder import Encoder
     from kerasbert.tasks.base import Heads
+    from kerasbert.tasks.model import TaskModel
     from kerasbert.text.graph import GraphTokenizer
 
 
@@ -44,38 +48,42 @@ class Tokens(TaskKind):
     head = "mlm"
     metrics_known = ()
 
-    def check_metric(self, task) -> None:
+    def check_metric(self, task: "Task") -> None:
         raise InputError("fill-mask is what pretraining learns, and fine-tuning does not: kerasbert pretrain")
 
-    def heads(self, encoder, task) -> "Heads":
+    def heads(self, encoder: "Encoder", task: Task) -> "Heads":
         if not hasattr(encoder, "token_head"):
             raise InputError(f"{type(encoder).__name__} has no token_head: it predicts no tokens")
         head = layers.token_head(encoder.token_head, encoder.spec, dtype=encoder.dtype_policy)
         return {"mlm": head}, {"mlm": (None, None, encoder.spec.hidden)}
 
-    def readout(self, task, encoder) -> str | None:
+    def readout(self, task: Task, encoder: "Encoder") -> str | None:
         return None  # `logits` picks
 
-    def logits(self, model, read, inputs, training=False) -> Tensor:
+    def logits(self, model: "TaskModel", read: Tensor, inputs: Tensor, training: bool = False) -> Tensor:
         picked = backend.pick(read, ops.expand_dims(inputs[POSITIONS.name][:, 0], 1))
         return ops.squeeze(model.heads["mlm"](picked, model.encoder.embeddings.tokens.table), 1)
 
-    def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
+    def explained(
+        self, task: Task, rows: Any, logits: Tensor, target: Any
+    ) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         labels.untargeted(self.name, target)
         best = 0 if logits is None else int(logits[0].argmax())
         return 0, "log-odds of the best token for the first mask", lambda values: log_odds(values, best)
 
     # Export, in the graph
 
-    def device(self, outputs, inputs) -> Tensor:
+    def device(self, outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Tensor:
         return ops.softmax(outputs["logits"], axis=-1)
 
-    def exported(self, model, outputs, inputs) -> dict[str, Tensor]:
+    def exported(
+        self, model: "keras.Model", outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         known = self.device(outputs, inputs)[..., : model.tokenizer.size]
         scores, ids = tf.math.top_k(known, min(self.options["top"], model.tokenizer.size))
         return {"scores": scores, "token_ids": ids}
 
-    def pipeline_tag(self, task) -> str:
+    def pipeline_tag(self, task: "Task") -> str:
         return "fill-mask"
 
     def described(self) -> str:
@@ -85,14 +93,21 @@ class Tokens(TaskKind):
             "filled in, and `truncated` [B] bool"
         )
 
-    def longer(self, longest) -> str:
+    def longer(self, longest: int) -> str:
         return f"Of a longer text {longest} tokens around each mask are read."
 
-    def probes(self, texts, parts) -> list[TextOrParts]:
+    def probes(self, texts: Sequence[str], parts: int) -> list[TextOrParts]:
         first, *others = texts
         return [f"{first} [MASK]", *(f"<mask>{text}[MASK] a\u2003 [MASK]" for text in others)]
 
-    def served(self, run, tokenizer, strings, length, labels=()) -> dict[str, Tensor]:
+    def served(
+        self,
+        run: Callable[[dict[str, Tensor]], dict[str, Tensor]],
+        tokenizer: "GraphTokenizer",
+        strings: Mapping[str, Tensor],
+        length: int,
+        labels: Sequence[str] = (),
+    ) -> dict[str, Tensor]:
         source, budget = tokenizer.source, room(tokenizer.source.single, length)
         pieces = _pieces(source, strings["text"])
         flat, splits = pieces.flat_values, pieces.row_splits
@@ -115,7 +130,7 @@ class Tokens(TaskKind):
         truncated = (lengths > budget) & (count > 0)
         return masks | {"text": tf.strings.reduce_join(text.to_tensor(""), 1), "count": count, "truncated": truncated}
 
-    def unserved(self, served, labels) -> list[Json] | None:
+    def unserved(self, served: Mapping[str, np.ndarray], labels: Sequence[str]) -> list[Json] | None:
         answers = []
         for i, count in enumerate(served["count"]):
             columns = [served[name][i, :count] for name in ("tokens", "scores", "token_ids")]

@@ -1,7 +1,7 @@
 """A text as a vector: what an encoder alone answers, and what it is fine-tuned to on pairs (Reimers and Gurevych, 2019)."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,18 +9,26 @@ import numpy as np
 from kerasbert import registry
 from kerasbert.answers.vector import VectorKind, check_depths, check_width, cosines, dense_names
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Row, Tensor
 from kerasbert.lazy import Module
 from kerasbert.poolings import readouts_of
+from kerasbert.storage.json_view import JsonMap
 from kerasbert.tasks import metrics, tables, vector_losses
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.exported_kind import READERS
-from kerasbert.tasks.judging import Judged, scatter
+from kerasbert.tasks.judging import Judged, Numbers, scatter
 from kerasbert.tasks.regression import number
+from kerasbert.tasks.rows import Rows, Targets
 from kerasbert.tasks.vector_losses import unit
 
 if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.layers.encoder import Encoder, SpecModel
     from kerasbert.tasks.base import Heads
+    from kerasbert.tasks.batches import Encoded
+    from kerasbert.tasks.model import TaskModel
+    from kerasbert.tasks.tables import Source
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -65,22 +73,22 @@ class Vector(TaskKind):
     def whole(self) -> tuple[str, ...]:
         return ("label", "label_weight", "label_texts") if self.loss.whole else ()
 
-    def check_metric(self, task) -> None:
+    def check_metric(self, task: Task) -> None:
         vector_losses.check(task, self.options)
 
-    def started(self, task, held) -> Task:
+    def started(self, task: Task, held: JsonMap) -> Task:
         """With the pooling, the norm and the prompts that the model has, where the task names none."""
         if held.get("kind") != self.name:
             return task
         options = {name: held.get("options", {}).get(name) for name in KEPT if name not in task.options}
         return task.optioned({name: value for name, value in options.items() if value is not None})
 
-    def goes_on(self, held) -> Collection[str]:
+    def goes_on(self, held: JsonMap) -> Collection[str]:
         """The layers behind the pooling, where they are the model's own."""
         own = held.get("options", {}).get("dense", ()) if held.get("kind") == self.name else ()
         return dense_names(self.options) if list(own) == list(self.options["dense"]) else ()
 
-    def begun(self, task, encoder, head):
+    def begun(self, task: Task, encoder: "SpecModel", head: Callable[[str], Mapping[str, np.ndarray]]) -> "SpecModel":
         if self.options["depths"]:
             registry.family_of(encoder).needs_blocks("its layers cannot be left out: leave --depths out")
             check_depths(self.options, encoder.spec.blocks.layers)
@@ -88,7 +96,9 @@ class Vector(TaskKind):
 
     # Rows of a file
 
-    def targets(self, task, source, lines, values, texts) -> np.ndarray | list[list[float]]:
+    def targets(
+        self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any], texts: Sequence[Any]
+    ) -> np.ndarray | list[list[float]]:
         if not self.loss.ranked:
             return self._scores(source, lines, values, texts)
         if self.loss.wants != vector_losses.TEXTS:
@@ -102,7 +112,9 @@ class Vector(TaskKind):
             return np.ones(len(lines), "float32")
         return [margins(value, len(text[1]) - 1, source, line) for value, line, text in zip(values, lines, texts)]
 
-    def _scores(self, source, lines, values, texts) -> np.ndarray:
+    def _scores(
+        self, source: "Source", lines: Sequence[int], values: Sequence[Any], texts: Sequence[Any]
+    ) -> np.ndarray:
         """A number for each pair."""
         for line, text in zip(lines, texts):
             if not isinstance(text, tuple) or not isinstance(text[1], str):
@@ -117,14 +129,14 @@ class Vector(TaskKind):
                     )
         return found
 
-    def fitted(self, task, source, targets) -> Task:
+    def fitted(self, task: Task, source: "Source", targets: Targets) -> Task:
         highest = float(targets.max(initial=1.0)) if self.options["loss"] == "cosine" else 1.0
         return task if highest == self.options["highest"] else task.optioned({"highest": highest})
 
-    def scaled(self, task, targets) -> np.ndarray:
+    def scaled(self, task: Task, targets: Targets) -> np.ndarray:
         return targets / np.float32(self.options["highest"]) if self.options["loss"] == "cosine" else targets
 
-    def absent(self, task, train, dev) -> list[str]:
+    def absent(self, task: Task, train: Rows, dev: Rows) -> list[str]:
         if self.loss.wants == vector_losses.ALONE and all(one == other for one, other in dev.texts):
             raise InputError(
                 "texts alone do not say which epoch is best: pass --dev FILE with pairs and their scores "
@@ -132,12 +144,12 @@ class Vector(TaskKind):
             )
         return []
 
-    def group(self, target) -> float:
+    def group(self, target: Any) -> float:
         return 0.0  # every text has its share of the held-out rows, whatever its score
 
     # Batches and network
 
-    def batch(self, task, rows, targets, count, length) -> dict:
+    def batch(self, task: Task, rows: Sequence[Row], targets: Sequence[Any], count: int, length: int) -> dict:
         inputs = sum(row.about == 0 for row in rows)
         width = len(rows) // inputs
         weight = (np.arange(count) < inputs).astype("float32")
@@ -154,7 +166,7 @@ class Vector(TaskKind):
                 label[i, : len(known)] = known
         return {"label": label, "label_weight": weight, "label_texts": texts}
 
-    def heads(self, encoder, task) -> "Heads":
+    def heads(self, encoder: "Encoder", task: Task) -> "Heads":
         layers, shapes = {}, {}
         width = reading.width(self.options["pooling"], encoder.spec.hidden)
         for name, about in zip(dense_names(self.options), self.options["dense"]):
@@ -167,20 +179,20 @@ class Vector(TaskKind):
         check_width(self.options, width)
         return layers, shapes
 
-    def readout(self, task, encoder) -> str | None:
+    def readout(self, task: Task, encoder: "Encoder") -> str | None:
         return self.options["pooling"]
 
-    def logits(self, model, read, inputs, training=False) -> Tensor:
+    def logits(self, model: "TaskModel", read: Tensor, inputs: Tensor, training: bool = False) -> Tensor:
         for layer, about in zip(model.heads.values(), self.options["dense"]):
             read = layer(read, activation=about["activation"] or None)
         return read
 
-    def outputs(self, task, logits) -> dict[str, Tensor]:
+    def outputs(self, task: Task, logits: Tensor) -> dict[str, Tensor]:
         vectors = ops.cast(logits, "float32")
         vectors = unit(vectors) if self.options["normalize"] else vectors
         return {"vector": vectors[:, : self.options["dimensions"]] if self.options["dimensions"] else vectors}
 
-    def trained(self, model, outputs, inputs, training=False) -> Tensor:
+    def trained(self, model: "TaskModel", outputs: Tensor, inputs: Tensor, training: bool = False) -> Tensor:
         """Vectors [B, H]; with `depths` [B, 1 + n, H], of the last layer and of these."""
         last = model.logits(outputs, inputs, training=training)
         if not self.options["depths"]:
@@ -188,7 +200,7 @@ class Vector(TaskKind):
         below = [{"sequence": model.encoder.at_layer(outputs, layer)} for layer in self.options["depths"]]
         return ops.stack([last, *(model.logits(each, inputs, training=training) for each in below)], axis=1)
 
-    def losses(self, task, logits, batch) -> dict[str, Tensor]:
+    def losses(self, task: Task, logits: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         vectors, inputs = ops.cast(logits, "float32"), batch["label_weight"].shape[0]
         vectors = unit(vectors) if self.options["normalize"] else vectors
         vectors = ops.reshape(vectors, (inputs, vectors.shape[0] // inputs, *vectors.shape[1:]))
@@ -197,18 +209,18 @@ class Vector(TaskKind):
 
     # Evaluation
 
-    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
+    def metrics(self, task: Task, outputs: Tensor, targets: Targets, encoded: Any = None) -> dict[str, float]:
         if not self.loss.ranked:
             return _correlations(_cosines(outputs, encoded), targets.astype("float64"))
         return {"recall": float(np.mean(_above(outputs, encoded) == 0))}
 
-    def judged(self, task, outputs, targets, encoded) -> Judged:
+    def judged(self, task: Task, outputs: Tensor, targets: Targets, encoded: "Encoded") -> Judged:
         if not self.loss.ranked:
             cosine, scores = _cosines(outputs, encoded), targets.astype("float64")
             wanted = scores / self.options["highest"]
             answer = [round(float(value), 4) for value in cosine]
 
-            def sampled(numbers):
+            def sampled(numbers: Numbers) -> dict[str, float]:
                 return _correlations(cosine[numbers], scores[numbers])
 
             picture = scatter("Cosines beside scores", wanted, cosine)
@@ -223,33 +235,35 @@ class Vector(TaskKind):
             picture=picture,
         )
 
-    def baseline(self, task, targets, encoded) -> dict[str, float]:
+    def baseline(self, task: Task, targets: Targets, encoded: "Encoded") -> dict[str, float]:
         """Of cosines that tell nothing, and of a guess among all texts that are no anchors."""
         if not self.loss.ranked:
             return {"spearman": 0.0, "pearson": 0.0}
         return {"recall": 1 / max(1, len(encoded.rows) - encoded.texts)}
 
-    def shown(self, task, text, target, label, answer) -> tuple[str, str]:
+    def shown(self, task: Task, text: Any, target: Any, label: Any, answer: Any) -> tuple[str, str]:
         if not self.loss.ranked:
             return f"{float(target) / self.options['highest']:.4g}", f"{answer:.4g}"
         return "its positive is the nearest", f"{answer} other text{'s are' if answer > 1 else ' is'} nearer"
 
     # Export, in the graph
 
-    def device(self, outputs, inputs) -> Tensor:
+    def device(self, outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Tensor:
         if (own := _own(outputs)) is not None:
             return own
         mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
         return ops.sum(ops.cast(outputs["sequence"], "float32") * mask, axis=1) / ops.sum(mask, axis=1)
 
-    def exported(self, model, outputs, inputs) -> dict[str, Tensor]:
+    def exported(
+        self, model: "keras.Model", outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         if (own := _own(outputs)) is not None:
             return {"vector": own}
         return {
             "vector": reading.readout(outputs["sequence"], inputs["padding_mask"], "mean")
         }  # finite without a token too
 
-    def pipeline_tag(self, task) -> str:
+    def pipeline_tag(self, task: Task) -> str:
         return "sentence-similarity"
 
     def described(self) -> str:
@@ -263,13 +277,13 @@ class Vector(TaskKind):
         known = ", ".join(self.options["prompts"]) if self.options["include_prompt"] else ""
         return told + (f". The signature `prompted` takes `prompt_name` too, of {known}, or empty" if known else "")
 
-    def prompted(self, texts) -> list[Tensor]:
+    def prompted(self, texts: list[Tensor]) -> list[Tensor]:
         import tensorflow as tf  # here: plug-ins' kinds load on a phone
 
         prompt = self.answers.prompt
         return [tf.strings.join([prompt, texts[0]]), *texts[1:]] if prompt else texts
 
-    def check_target(self, target) -> None:
+    def check_target(self, target: str) -> None:
         if self.answers.prompt:
             raise InputError(
                 f"the model puts the prompt {self.answers.prompt!r} before each text, which {READERS[target][0]} does not: "
@@ -277,17 +291,17 @@ class Vector(TaskKind):
             )
 
 
-def _cosines(outputs, encoded) -> np.ndarray:
+def _cosines(outputs: np.ndarray, encoded: "Encoded") -> np.ndarray:
     """The cosine of each pair: float64 [n]."""
     vectors, first = outputs.astype("float64"), np.array([at.start for at in encoded.of()])
     return cosines(vectors[first], vectors[first + 1])
 
 
-def _correlations(cosine, scores) -> dict[str, float]:
+def _correlations(cosine: np.ndarray, scores: Tensor) -> dict[str, float]:
     return {"spearman": metrics.spearman(cosine, scores), "pearson": metrics.pearson(cosine, scores)}
 
 
-def _above(outputs, encoded) -> np.ndarray:
+def _above(outputs: np.ndarray, encoded: "Encoded") -> np.ndarray:
     """How many texts that are no anchors are nearer to each anchor than its own positive: int [n]."""
     vectors, first = outputs.astype("float64"), np.array([at.start for at in encoded.of()])
     units = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)

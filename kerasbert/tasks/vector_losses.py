@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Tensor
@@ -153,19 +153,19 @@ def cosine(vectors: Tensor) -> Tensor:
     return ops.sum(vectors[:, :1] * vectors[:, 1:], axis=-1)
 
 
-def _squared(vectors, batch, options) -> Sums:
+def _squared(vectors: Tensor, batch: Mapping[str, Tensor], options: Any) -> Sums:
     """(cos - score)^2 (Reimers and Gurevych, 2019, section 3, "Regression Objective Function")."""
     return {"label": ops.sum(ops.square(cosine(vectors)[:, 0] - batch["label"]) * batch["label_weight"])}
 
 
-def _contrastive(vectors, batch, options) -> Sums:
+def _contrastive(vectors: Tensor, batch: Mapping[str, Tensor], options: Any) -> Sums:
     """(y d^2 + (1 - y) max(0, m - d)^2) / 2 of the distance d = 1 - cos (Hadsell et al., 2006, equation 4)."""
     distance, label = 1.0 - cosine(vectors)[:, 0], batch["label"]
     apart = ops.square(ops.relu(options["margin"] - distance))
     return {"label": 0.5 * ops.sum((label * ops.square(distance) + (1.0 - label) * apart) * batch["label_weight"])}
 
 
-def _ranking(vectors, batch, options) -> Sums:
+def _ranking(vectors: Tensor, batch: Mapping[str, Tensor], options: Any) -> Sums:
     """-log softmax of an anchor's own positive among the texts of the batch (Henderson et al., 2017, section 4).
 
     Where the positive is the text itself, under another dropout, it is SimCSE (Gao et al., 2021, section 3).
@@ -197,7 +197,7 @@ def candidates(texts: Tensor, weight: Tensor) -> Tensor:
     return ops.logical_and(there, ops.logical_or(own, ops.logical_not(equal)))
 
 
-def _ordered(similarity, batch, options) -> Sums:
+def _ordered(similarity: Tensor, batch: Mapping[str, Tensor], options: Any) -> Sums:
     """log(1 + sum of exp(scale (s_i - s_j)) over pairs i with a lower score than j): of the whole batch, for each input."""
     label, real, x = batch["label"], batch["label_weight"] > 0, similarity * options["scale"]
     lower = ops.expand_dims(label, 1) < ops.expand_dims(label, 0)
@@ -207,12 +207,12 @@ def _ordered(similarity, batch, options) -> Sums:
     return {"label": ops.logsumexp(terms) * ops.sum(batch["label_weight"])}
 
 
-def _cosent(vectors, batch, options) -> Sums:
+def _cosent(vectors: Tensor, batch: Mapping[str, Tensor], options: Any) -> Sums:
     """CoSENT (Huang et al., 2024, section III): the order of the cosines is that of the scores."""
     return _ordered(cosine(vectors)[:, 0], batch, options)
 
 
-def _angle(vectors, batch, options) -> Sums:
+def _angle(vectors: Tensor, batch: Mapping[str, Tensor], options: Any) -> Sums:
     """AnglE (Li and Li, 2024, section 3.4): of the angle between halves of vectors as real and imaginary parts."""
     vectors = unit(vectors)
     if vectors.shape[-1] % 2:
@@ -223,21 +223,21 @@ def _angle(vectors, batch, options) -> Sums:
     return _ordered(ops.abs(ops.sum(one * other, axis=-1) + sine), batch, options)
 
 
-def _of_negatives(values, batch) -> Tensor:
+def _of_negatives(values: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
     """The sum over inputs of the mean over an input's negatives: float32 [B, k - 2] -> scalar."""
     there = ops.cast(batch["label_texts"][:, 2:] >= 0, "float32")
     means = ops.sum(values * there, axis=-1) / ops.maximum(ops.sum(there, axis=-1), 1.0)
     return ops.sum(means * batch["label_weight"])
 
 
-def _triplet(vectors, batch, options) -> Sums:
+def _triplet(vectors: Tensor, batch: Mapping[str, Tensor], options: Any) -> Sums:
     """max(0, |a - p| - |a - n| + margin) (Reimers and Gurevych, 2019, section 3, "Triplet Objective Function")."""
     apart = vectors[:, :1] - vectors[:, 1:] + 1e-6  # torch's pairwise_distance: no root of 0
     distance = ops.sqrt(ops.sum(ops.square(apart), axis=-1))
     return {"label": _of_negatives(ops.relu(distance[:, :1] - distance[:, 1:] + options["margin"]), batch)}
 
 
-def _margin_mse(vectors, batch, options) -> Sums:
+def _margin_mse(vectors: Tensor, batch: Mapping[str, Tensor], options: Any) -> Sums:
     """The squared error of a.p - a.n and the margin of a teacher's scores (Hofstaetter et al., 2020, section 3.2)."""
     scores = ops.sum(vectors[:, :1] * vectors[:, 1:], axis=-1)
     return {"label": _of_negatives(ops.square(scores[:, :1] - scores[:, 1:] - batch["label"]), batch)}

@@ -5,12 +5,12 @@ check_model("mine", tmp_path)  # seconds: as in the default run
 # kerasbert.mobile.testing.check_journey goes on to the phone
 """
 
-import contextlib
 import fnmatch
 import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -25,14 +25,18 @@ from kerasbert.data import write_records
 from kerasbert.data.packing import PACKINGS
 from kerasbert.data.records import Records
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor, Values
 from kerasbert.layers import random
 from kerasbert.layers.backend import fusion
+from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import names
+from kerasbert.objectives.base import Objective
 from kerasbert.storage.json_view import Json
 from kerasbert.testing import world
+from kerasbert.testing.eager import eagerly
 from kerasbert.testing.generating import NextToken, RowLabel, check_steps, check_two_stacks, target
 from kerasbert.testing.weights import check_names, check_start
-from kerasbert.text.base import SENTINEL
+from kerasbert.text.base import SENTINEL, Tokenizer
 from kerasbert.text.tree import with_knowledge
 
 LENGTH, BATCH = 24, 8
@@ -74,7 +78,7 @@ def shallow(spec: specs.Spec) -> dict[str, int]:
 
 
 @functools.cache
-def tokenizer(kind: str, layout: str = ""):
+def tokenizer(kind: str, layout: str = "") -> Tokenizer:
     """A tokenizer of a kind over the words of the tiny world."""
     from kerasbert.text.train import train
 
@@ -87,7 +91,7 @@ def tokenizer(kind: str, layout: str = ""):
 
 
 @functools.cache
-def with_sentinels(kind: str):
+def with_sentinels(kind: str) -> Tokenizer:
     """The same with sentinels, which stand for what is left out of a text."""
     return tokenizer(kind).extended([SENTINEL.format(number) for number in reversed(range(8))])
 
@@ -103,7 +107,7 @@ class Subject:
         changes: Spec fields over the tiny ones.
     """
 
-    def __init__(self, name: str, folder: Path, hidden: int = 16, objective: str = "", **changes):
+    def __init__(self, name: str, folder: Path, hidden: int = 16, objective: str = "", **changes: Any) -> None:
         self.family = registry.family(name)
         self.name = f"{name}/{next(iter(self.family.sizes))}"
         self.pretrained = objective or self.family.objective
@@ -117,7 +121,7 @@ class Subject:
         self.spec = specs.derive(base, tiny(base, self.tokenizer.size, hidden) | changes)
         self.folder = folder
 
-    def encoder(self, dtype: str = "float32", seed: int = 1, scale: float = 0.2):
+    def encoder(self, dtype: str = "float32", seed: int = 1, scale: float = 0.2) -> Encoder:
         """Built, with weights far from zero: at 0.02 a layer hardly does anything."""
         keras.utils.set_random_seed(seed)
         made = self.family.encoder(self.spec, dtype=dtype)
@@ -129,7 +133,7 @@ class Subject:
         made.tokenizer = self.tokenizer
         return made
 
-    def program(self, encoder, settings: Mapping[str, object] | None = None):
+    def program(self, encoder: Encoder, settings: Mapping[str, object] | None = None) -> Objective:
         """The objective on an encoder, or the next token's where there is none; with settings over its own."""
         if not self.pretrained:
             return self.objective(encoder, self.tokenizer)
@@ -155,7 +159,7 @@ class Subject:
             write_records(files, self.tokenizer, out, **settings, **self.objective.records)
         return Records(out)
 
-    def batch(self, program) -> dict:
+    def batch(self, program: Objective) -> dict:
         """The first batch, prepared by the objective; random tokens where there is none."""
         if not self.pretrained:
             inputs = self.inputs(BATCH, LENGTH) | {"row": np.arange(BATCH, dtype="int32")}
@@ -174,16 +178,6 @@ class Subject:
             return {"token_ids": ids.astype("int32"), "padding_mask": mask} | target(ids.astype("int32"), mask)
         found = {"token_ids": ids.astype("int32"), "padding_mask": mask, "segment_ids": segments.astype("int32")}
         return found | self.tokenizer.others(ids)
-
-
-@contextlib.contextmanager
-def eagerly():
-    """Without graphs: a tiny model's step takes less than its tracing."""
-    tf.config.run_functions_eagerly(True)
-    try:
-        yield
-    finally:
-        tf.config.run_functions_eagerly(False)
 
 
 def different(*parts: str) -> list[str]:
@@ -238,13 +232,13 @@ def check_spec(subject: Subject) -> None:
     )
 
 
-def relative(one, other) -> float:
+def relative(one: Tensor, other: Tensor) -> float:
     """Largest difference, as a share of the largest value."""
     one, other = (np.asarray(keras.ops.cast(x, "float32")) for x in (one, other))
     return float(np.abs(one - other).max() / max(1.0, np.abs(other).max()))
 
 
-def check_relations(subject: Subject, encoder, positions: bool = True) -> None:
+def check_relations(subject: Subject, encoder: Encoder, positions: bool = True) -> None:
     """Padding is not seen; single tokens are as among all (`positions`: any of them); positions are counted."""
     inputs = subject.inputs()
     outputs = encoder(inputs)
@@ -273,7 +267,7 @@ def check_relations(subject: Subject, encoder, positions: bool = True) -> None:
     assert relative(encoder(counted)["sequence"], outputs["sequence"]) < 1e-6
 
 
-def check_adapted(subject: Subject, encoder) -> None:
+def check_adapted(subject: Subject, encoder: Encoder) -> None:
     """Every block hands what its sublayers give to `Block.adapted`, and goes on with what it gets back."""
     stacks = [encoder] if subject.family.has_blocks else []
     if not subject.family.one_stack and hasattr(encoder, "encoder_stack"):
@@ -285,7 +279,9 @@ def check_adapted(subject: Subject, encoder) -> None:
     blocks = {id(block): block for stack in stacks for block in stack.blocks}.values()
     for block in blocks:
 
-        def opposite(sublayer, y, x, context, training=False, block=block):
+        def opposite(
+            sublayer: str, y: Tensor, x: Tensor, context: Any, training: bool = False, block: Any = block
+        ) -> Tensor:
             assert tuple(x.shape) in {(3, size, subject.spec.hidden) for size in (9, 7)}
             heard.add((block.path, sublayer))
             return -y
@@ -300,7 +296,9 @@ def check_adapted(subject: Subject, encoder) -> None:
     assert relative(found, plain) > 1e-3
 
 
-def check_bfloat16(subject: Subject, encoder, program, batch, compiled: bool = True) -> None:
+def check_bfloat16(
+    subject: Subject, encoder: Encoder, program: Objective, batch: Values, compiled: bool = True
+) -> None:
     """Half precision computes about the same, its pretraining losses too."""
     half = subject.encoder("mixed_bfloat16")
     found = half(subject.inputs())["sequence"]
@@ -316,7 +314,7 @@ def check_bfloat16(subject: Subject, encoder, program, batch, compiled: bool = T
         assert abs(ours - exact) < 0.05 * abs(exact), (ours, exact)
 
 
-def total(program, batch) -> tf.Tensor:
+def total(program: Objective, batch: Values) -> tf.Tensor:
     """The loss that is differentiated: sum(scale * sum / count)."""
     counts = program.counts(batch)
     with random.scope(tf.constant([0, 0], tf.uint32), batch["row"]):
@@ -325,11 +323,11 @@ def total(program, batch) -> tf.Tensor:
     return sum(scale * sums[name] / counts[name] for name, scale in program.scales.items())
 
 
-def check_gradients(subject: Subject, program, batch, compiled: bool = True) -> None:
+def check_gradients(subject: Subject, program: Objective, batch: Values, compiled: bool = True) -> None:
     """Every weight is trained by the family's own objective, but those that say they are not."""
     variables = {name: weight.value for name, weight in names(program.model).items() if weight.trainable}
 
-    def differentiate(on):
+    def differentiate(on: bool) -> dict[str, Tensor]:
         with fusion(on), tf.GradientTape() as tape:
             loss = total(program, batch)
         return dict(zip(variables, tape.gradient(loss, list(variables.values()))))
@@ -337,7 +335,7 @@ def check_gradients(subject: Subject, program, batch, compiled: bool = True) -> 
     gradients = differentiate(False)
     fused = differentiate(True) if compiled else gradients
 
-    def dead(name):
+    def dead(name: str) -> bool:
         # a key's bias adds one number to all scores of a query, which softmax does not see; without a question about
         # pairs nothing reads the pooler, or what the first token alone is made by
         if name.endswith(("key/bias", "key_global/bias")):
@@ -350,7 +348,7 @@ def check_gradients(subject: Subject, program, batch, compiled: bool = True) -> 
 
     assert [name for name in gradients if dead(name)] == []
 
-    def differs(name):
+    def differs(name: str) -> bool:
         one, other = (0.0 if g is None else tf.convert_to_tensor(g) for g in (gradients[name], fused[name]))
         return relative(other, one) > 1e-4
 
@@ -358,7 +356,7 @@ def check_gradients(subject: Subject, program, batch, compiled: bool = True) -> 
     assert [name for name in gradients if differs(name)] == []
 
 
-def check_saved(subject: Subject, encoder, program) -> None:
+def check_saved(subject: Subject, encoder: Encoder, program: Objective) -> None:
     """A model directory gives back the same weights, tokenizer and answers, to the bit."""
     run = subject.folder / f"saved-{subject.family.name}"
     heads = program.model.heads
@@ -373,7 +371,7 @@ def check_saved(subject: Subject, encoder, program) -> None:
     np.testing.assert_array_equal(again(subject.inputs())["sequence"], encoder(subject.inputs())["sequence"])
 
 
-def check_two_steps(program, batch) -> None:
+def check_two_steps(program: Objective, batch: Values) -> None:
     """Two updates by the step core lower the loss of the batch."""
     from kerasbert.training.optimizers import adamw
     from kerasbert.training.step import StepCore

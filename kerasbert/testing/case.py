@@ -52,7 +52,7 @@ class Case:
         model: TaskModel. program: its TaskObjective.
     """
 
-    def __init__(self, halves: Halves, task: Task, data: "Data | None", subject: Subject):
+    def __init__(self, halves: Halves, task: Task, data: "Data | None", subject: Subject) -> None:
         self.halves, self.blamed = halves, halves.blamed
         self.training, self.phone = halves.names
         self.learns = type(task.how).targets is not TaskKind.targets

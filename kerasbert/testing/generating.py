@@ -27,13 +27,13 @@ class NextToken(Objective):
 
     scales: Mapping[str, float] = MappingProxyType({"lm": 1.0})
 
-    def heads(self, encoder):
+    def heads(self, encoder: "keras.Model") -> "tuple[dict[str, keras.layers.Layer], dict[str, tuple]]":
         return {}, {}
 
-    def counts(self, batch):
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"lm": ops.sum(self._labels(batch)[1])}
 
-    def losses(self, batch, training=True):
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         labels, weights = self._labels(batch)
         encoder = self.model.body
         logits = encoder.logits(self.model(batch, training=training)["sequence"])[:, :-1]
@@ -52,14 +52,14 @@ class RowLabel(Objective):
 
     scales: Mapping[str, float] = MappingProxyType({"label": 1.0})
 
-    def heads(self, encoder):
+    def heads(self, encoder: "keras.Model") -> "tuple[dict[str, keras.layers.Layer], dict[str, tuple]]":
         head = LabelHead(2, 0.2, name="label", dtype=encoder.dtype_policy)
         return {"label": head}, {"label": (None, encoder.spec.hidden)}
 
-    def counts(self, batch):
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"label": ops.sum(ops.ones_like(batch["row"], dtype="float32"))}
 
-    def losses(self, batch, training=True):
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         sequence = self.model(batch, training=training)["sequence"]
         kind = registry.family_of(self.model.body).readout
         logits = self.model.heads["label"](readout(sequence, batch["padding_mask"], kind), training=training)

@@ -29,7 +29,7 @@ LIKE = 0.85  # of difflib: a name this near to one of the base class is a typing
 class Options(Mapping[str, Any]):
     """Options of a kind that note what is asked for and not there; `get` says nothing, so a default would hide it."""
 
-    def __init__(self, values: Mapping[str, object], note: Callable[[str], None]):
+    def __init__(self, values: Mapping[str, object], note: Callable[[str], None]) -> None:
         self.values_, self.note = values, note
 
     def __getitem__(self, name: str) -> Any:
@@ -47,7 +47,7 @@ class Options(Mapping[str, Any]):
 class Halves:
     """A task's kind: `training`, its TaskKind, and `phone`, its `answers.Kind`."""
 
-    def __init__(self, task: Task):
+    def __init__(self, task: Task) -> None:
         self.task = task
         self.training, self.phone = task.how, task.answer_kind
         self.types = type(self.training), type(self.phone)

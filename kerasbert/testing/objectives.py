@@ -77,7 +77,7 @@ class Trial:
         name, folder, model, settings: as of `check_objective`.
     """
 
-    def __init__(self, name: str, folder: Path, model: str, settings: Mapping[str, object]):
+    def __init__(self, name: str, folder: Path, model: str, settings: Mapping[str, object]) -> None:
         of_its_own = (family.name for family in registry.families().values() if family.objective == name)
         self.name, self.model, self.settings = name, model or next(of_its_own, "bert"), settings
         self.subject = Subject(self.model, folder, objective=name)

@@ -20,7 +20,7 @@ class Reads(Mapping[str, tf.Tensor]):
         batch: name -> array.
     """
 
-    def __init__(self, batch: Mapping[str, object]):
+    def __init__(self, batch: Mapping[str, object]) -> None:
         self.batch = batch
         self.taken: list[tuple[str, tf.Tensor]] = []  # name and tensor of each reading
 
@@ -87,7 +87,7 @@ class Split(Reads):
         roles: as `Reads.roles` gives them.
     """
 
-    def __init__(self, inputs: Mapping[str, object], targets: Mapping[str, object], roles: Sequence[Role]):
+    def __init__(self, inputs: Mapping[str, object], targets: Mapping[str, object], roles: Sequence[Role]) -> None:
         super().__init__(inputs)
         self.targets, self.told = targets, roles
 
@@ -116,7 +116,7 @@ for _class in (Reads, Split):
 class _Graph:
     """The operations that some tensors need, in the order of their making, by the names of their tensors."""
 
-    def __init__(self, graph: tf.Graph, needed: Iterable[tf.Tensor]):
+    def __init__(self, graph: tf.Graph, needed: Iterable[tf.Tensor]) -> None:
         found, names = [], {tensor.name for tensor in needed}
         for op in reversed(graph.get_operations()):
             outputs = [tensor.name for tensor in op.outputs]

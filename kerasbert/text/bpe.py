@@ -329,7 +329,7 @@ class BytePairEncoding(MergeTokenizer):
             return False
         return not chr(BYTES[self.vocabulary[token_id][0]]).isspace()
 
-    def spelling(self, token_id) -> bytes | None:
+    def spelling(self, token_id: int) -> bytes | None:
         if token_id in (self.pad_id, self.cls_id, self.sep_id):
             return None
         piece = self.vocabulary[token_id]

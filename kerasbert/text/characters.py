@@ -6,8 +6,8 @@ predicts; the network reads the bytes, so that words outside of it are no less k
 """
 
 import functools
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Self
 
 from kerasbert import inputs
 from kerasbert.errors import InputError
@@ -38,7 +38,7 @@ class Spelled(int):
 
     characters: bytes
 
-    def __new__(cls, number: int, characters: bytes = b""):
+    def __new__(cls, number: int, characters: bytes = b"") -> Self:
         made = super().__new__(cls, number)
         made.characters = characters
         return made
@@ -132,17 +132,17 @@ class CharacterWords(WholeWords):
         words, starts, ends = zip(*split_words(text)) if text.strip() else ((), (), ())
         return [self._spelled[word][0] for word in words], list(starts), list(ends)
 
-    def of_words(self, words, starts, ends) -> Tokens | None:
+    def of_words(self, words: Sequence[str], starts: Sequence[int], ends: Sequence[int]) -> Tokens | None:
         """A token for each of these words as it is, whatever it holds."""
         ids = [self._spelled[word][0] for word in words]
         return Tokens(ids, [self.vocabulary[i] for i in ids], list(starts), list(ends))
 
-    def join(self, ids_a, ids_b=None) -> tuple[list[int], list[int], list[int]]:
+    def join(self, ids_a: Sequence[int], ids_b: Sequence[int] | None = None) -> tuple[list[int], list[int], list[int]]:
         """As `Tokenizer.join`, with `Spelled` ids: of one that is none, the characters of its row."""
         token_ids, segment_ids, places = super().join(ids_a, ids_b)
         return [each if type(each) is Spelled else self._of_id(each) for each in token_ids], segment_ids, places
 
-    def __call__(self, texts, length=None) -> dict:
+    def __call__(self, texts: Iterable[str | tuple[str, str]], length: int | None = None) -> dict:
         """As `Tokenizer.__call__`, with char_ids [B, S, 50]."""
         import numpy as np
 

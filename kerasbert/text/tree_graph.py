@@ -133,7 +133,7 @@ class TreeGraph(tf.Module):
         none = tf.fill(tf.shape(places), tf.constant(NONE, tf.int32))
         edges = tf.constant(self.edges)
 
-        def deeper(depth, begins, nodes, ends, numbers):
+        def deeper(depth: Tensor, begins: Tensor, nodes: Tensor, ends: Tensor, numbers: Tensor) -> tuple:
             here = begins + depth
             there = here < tf.gather(row_ends, begins)
             begins, nodes, here = (tf.boolean_mask(each, there) for each in (begins, nodes, here))
@@ -288,7 +288,7 @@ def _fitting(sizes: tf.Tensor, limits: tf.Tensor, rows: tf.Tensor, count: tf.Ten
     sizes = ragged.to_tensor(0)
     limits = ragged.with_flat_values(limits).to_tensor(-1)  # where there is none nothing fits
 
-    def next_branch(at, used, kept):
+    def next_branch(at: Tensor, used: Tensor, kept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         fits = used + sizes[:, at] <= limits[:, at]
         return at + 1, used + tf.where(fits, sizes[:, at], 0), tf.concat([kept, fits[:, None]], 1)
 

@@ -388,7 +388,7 @@ class Unigram(Tokenizer):
             return False
         return self.vocabulary[token_id][0] != SPACE
 
-    def spelling(self, token_id) -> bytes | None:
+    def spelling(self, token_id: int) -> bytes | None:
         if token_id in self.special_ids and token_id not in (self.unk_id, self.mask_id, *self.added_ids):
             return None
         piece = self.vocabulary[token_id]

@@ -30,7 +30,7 @@ class UnigramGraph(GraphTokenizer):
             self._plain = tensorflow_text.SentencepieceTokenizer(plain, out_type=tf.int32, name="plain")
 
     @tf.autograph.experimental.do_not_convert
-    def text_of(self, parts) -> tf.Tensor:
+    def text_of(self, parts: tf.RaggedTensor) -> tf.Tensor:
         return tf.strings.regex_replace(super().text_of(parts), r"\A ", "", replace_global=False)
 
     def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:

@@ -124,7 +124,7 @@ class WordPiece(BertWords):
         """Whether a piece continues a word ("##")."""
         return self.vocabulary[token_id].startswith("##") and token_id not in self.added_ids
 
-    def spelling(self, token_id) -> bytes | None:
+    def spelling(self, token_id: int) -> bytes | None:
         return None if token_id in (self.pad_id, self.cls_id, self.sep_id) else self.vocabulary[token_id].encode()
 
     def decode(self, ids: Iterable[int]) -> str:

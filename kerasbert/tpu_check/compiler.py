@@ -81,7 +81,7 @@ def compile_for(where: Slice, module: bytes) -> Compiled:
 
     Raises:
         TooLarge: the compiler finds no way to fit it into HBM.
-        InputError: libtpu does not know the topology.
+        InputError: libtpu does not know the topology, or its module cannot be read here.
     """
     require()
     import jax
@@ -104,7 +104,10 @@ def compile_for(where: Slice, module: bytes) -> Compiled:
         raise _too_large(str(error)) or error from error
     memory, costs = done.get_compiled_memory_stats(), done.cost_analysis()
     costs = costs[0] if isinstance(costs, list) else costs
-    text = done.hlo_modules()[0].to_string()
+    try:
+        text = done.hlo_modules()[0].to_string()
+    except jax.errors.JaxRuntimeError as error:  # seen of v5p: libtpu writes what jaxlib does not read
+        raise InputError(f"it compiles for {where}, but jaxlib cannot read libtpu's module: {_line(error)}") from error
     return Compiled(
         arguments=memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes,
         temporaries=memory.temp_size_in_bytes,

@@ -52,7 +52,7 @@ class ReplicaStep(StepCore):
         self.replicas = replicas
         self.reduced = 0
 
-    def _sum(self, tensors):
+    def _sum(self, tensors: Any) -> Any:
         if self.replicas == 1:
             return tensors
         self.reduced += sum(x.dtype.size * x.shape.num_elements() for x in tf.nest.flatten(tensors))

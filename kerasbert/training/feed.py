@@ -100,10 +100,10 @@ class RecordsFeed(Feed):
             for end, phase, held, work in zip(ends, phases, records, flops or [0.0] * len(phases), strict=True)
         ]
 
-    def batches(self, step) -> Iterator[Mapping[str, Tensor]]:
+    def batches(self, step: int) -> Iterator[Mapping[str, Tensor]]:
         return distributed(self._dataset(step, self._prepare(step)), self.devices)
 
-    def batch(self, step) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
+    def batch(self, step: int) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
         records = self.records[phase_at(self.phases, step)[0]]
         features = next(iter(self._dataset(step)))
         examples = features["example"].numpy()
@@ -115,7 +115,7 @@ class RecordsFeed(Feed):
         ]
         return {name: value.numpy() for name, value in self._prepare(step)(features).items()}, origins
 
-    def position(self, step) -> list[int]:
+    def position(self, step: int) -> list[int]:
         return [phase_at(self.phases, step)[0], stream_step(self.phases, step)]
 
     def _prepare(self, step: int) -> Prepare:

@@ -40,7 +40,7 @@ from kerasbert.training.constraints import Constraint
 from kerasbert.training.early import check_head, check_labels, check_train, declared, kept_labels
 from kerasbert.training.job import Job, check_local, run
 from kerasbert.training.precision import precision, resolved
-from kerasbert.training.runs import DataPlaces, check_place, run_in
+from kerasbert.training.runs import DataPlaces, Run, check_place, run_in
 from kerasbert.training.splits import split
 from kerasbert.training.strategy import on_one_machine
 from kerasbert.training.strategy import strategy as find_strategy
@@ -311,21 +311,21 @@ class FineTuning(Job):
             lines = [f"starts from the encoder of {self.given}; its head, of {name}, is left out{told}", *lines]
         return lines
 
-    def feed(self, program, run) -> Texts:
+    def feed(self, program: Objective, run: Run) -> Texts:
         self.cache.write()
         source = self.split.sources["train"]
         about = self.train, self.task, self.train_rows.targets, self.config, self.longest, self.devices, source
         return self.texts(*about, lengths=self.lengths or ())
 
-    def begin(self, run) -> None:
+    def begin(self, run: Run) -> None:
         run.description["start"] = self.start  # kept when the run ends; no setting, for a folder may be moved
         super().begin(run)
 
-    def evaluation(self, program, run) -> BestWeights:
+    def evaluation(self, program: Objective, run: Run) -> BestWeights:
         held = self.dev, self.dev_rows, self.longest, run, self.config.patience, self.constraint
         return BestWeights(program.model, self.task, *held)
 
-    def finish(self, run) -> None:
+    def finish(self, run: Run) -> None:
         spec = self.encoder.spec
         if not hasattr(spec, "base") or spec == spec.base:
             return

@@ -114,7 +114,9 @@ class HeldOut:
     ) -> tuple[dict[str, tf.Tensor], Mapping[str, Tensor]]:
         """Counts and sums of a global batch, and what its rows carry on."""
 
-        def local(part, state):
+        def local(
+            part: Mapping[str, Tensor], state: Mapping[str, Tensor]
+        ) -> tuple[dict[str, Tensor], Mapping[str, Tensor]]:
             counts = {f"count {name}": value for name, value in self.program.counts(part).items()}
             # dropout is off, but an objective may draw (a generator's samples)
             with random.scope(random.key(self.seed, "held_out"), part["row"]):

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def barrier(devices: "tensorflow.distribute.Strategy") -> None:
     """Wait until every worker of `multiworker` has come here; nothing on other strategies."""
     if isinstance(devices, tf.distribute.MultiWorkerMirroredStrategy):
 
-        def one():  # made in the replica: what is made outside has no device to be reduced on
+        def one() -> Tensor:  # made in the replica: what is made outside has no device to be reduced on
             return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0))
 
         met = tf.function(lambda: devices.run(one), autograph=False)()

@@ -145,7 +145,7 @@ class AdamW(ByPath, keras.optimizers.AdamW):
         super().__init__(learning_rate, **options)
         self.epsilon_hat = epsilon_hat
 
-    def update_step(self, gradient, variable, learning_rate) -> None:
+    def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:
         rate, decay = self._rules(variable, learning_rate)
         index = self._get_variable_index(variable)
         if decay:
@@ -177,7 +177,7 @@ class Lamb(ByPath, keras.optimizers.Lamb):
 
     defaults = MappingProxyType({"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6})
 
-    def update_step(self, gradient, variable, learning_rate) -> None:
+    def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:
         rate, decay = self._rules(variable, learning_rate)
         index = self._get_variable_index(variable)
         m, v = self._momentums[index], self._velocities[index]
@@ -238,7 +238,7 @@ class Adafactor(ByPath, keras.optimizers.Optimizer):
             column = self.add_variable(shape[:-2] + shape[-1:], dtype=variable.dtype, name=f"{name}_column")
             self._moments.append((row, column))
 
-    def update_step(self, gradient, variable, learning_rate) -> None:
+    def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:
         rate, decay = self._rules(variable, learning_rate)
         gradient, step = self._own(gradient, variable)
         squared = ops.square(gradient) + self.epsilon_1

@@ -44,7 +44,7 @@ class Nearby(TaskObjective):
         """Names of the losses beside the task's, and their scales."""
         return {self.penalty: self.way.weight}
 
-    def counts(self, batch) -> dict[str, Tensor]:
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return super().counts(batch) | dict.fromkeys(self.penalties(), ops.sum(batch["label_weight"]))
 
     def apart(self, batch: Mapping[str, Tensor], one: Tensor, other: Tensor, both: bool = True) -> Tensor:
@@ -77,7 +77,7 @@ class Perturbed(Nearby):
             raise InputError(f"adversarial changes word embeddings, and {type(encoder).__name__} has none: take r_drop")
         self.words = words
 
-    def read(self, batch, training=True) -> tuple[dict[str, Tensor], Tensor]:
+    def read(self, batch: Mapping[str, Tensor], training: bool = True) -> tuple[dict[str, Tensor], Tensor]:
         with adding(self.words, batch.get(CHANGE)):
             return super().read(batch, training)
 
@@ -113,23 +113,23 @@ class SmartObjective(Perturbed):
     def penalties(self) -> dict[str, float]:
         return super().penalties() | ({"proximity": self.way.proximal} if self.way.proximal else {})
 
-    def begin(self, optimizer, steps) -> None:
+    def begin(self, optimizer: keras.optimizers.Optimizer, steps: int) -> None:
         self.weights, self.earlier, self.steps = self.model.trainable_variables, [], steps
         for weight in self.weights if self.way.proximal else ():
             self.earlier.append(optimizer.add_variable_from_reference(weight, name="earlier"))
             self.earlier[-1].assign(weight)
 
-    def updated(self, strategy, step) -> None:
+    def updated(self, strategy: tf.distribute.Strategy, step: Tensor) -> None:
         # beta of section 5.1: 0.99 for a tenth of the updates, then 0.999
         share = tf.where(step * 10 <= self.steps, 0.01, 0.001)
 
-        def move(mean, weight):
+        def move(mean: Tensor, weight: Tensor) -> Tensor:
             return mean.assign_add((weight - mean) * tf.cast(share, mean.dtype))
 
         for mean, weight in zip(self.earlier, self.weights):
             strategy.extended.update(mean.value, move, args=(weight.value,))
 
-    def perturbed(self, batch) -> Mapping[str, Tensor]:
+    def perturbed(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         way, clean = self.way, self.read(batch)[1]
         change = way.noise * self.drawn(batch, random.normal)
         for _ in range(way.steps):
@@ -138,7 +138,7 @@ class SmartObjective(Perturbed):
             change = ops.clip(change + step, -way.radius, way.radius)
         return {**batch, CHANGE: ops.stop_gradient(change)}
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         plain = unchanged(batch)
         outputs, logits = self.read(plain, training)
         sums = self.sums(batch, outputs, logits)
@@ -160,12 +160,16 @@ class FreeLBObjective(Perturbed):
     def penalties(self) -> dict[str, float]:
         return {}
 
-    def perturbed(self, batch) -> Mapping[str, Tensor]:
+    def perturbed(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         numbers = ops.sum(self.real(batch), axis=1, keepdims=True) * self.words.width
         uniform = 2.0 * self.drawn(batch, random.uniform) - self.real(batch)
         return {**batch, CHANGE: self.way.radius * uniform / ops.sqrt(numbers)}
 
-    def passes(self, batch, differentiate) -> tuple[list[Tensor], dict[str, Tensor]]:
+    def passes(
+        self,
+        batch: Mapping[str, Tensor],
+        differentiate: Callable[..., tuple[list[Tensor], list[Tensor], dict[str, Tensor]]],
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
         change, total = batch[CHANGE], None
         for last in [False] * (self.way.steps - 1) + [True]:
             gradients, slope, sums = differentiate({**batch, CHANGE: change}, [change])
@@ -186,7 +190,7 @@ class VatObjective(Perturbed):
 
     penalty = "smoothness"
 
-    def perturbed(self, batch) -> Mapping[str, Tensor]:
+    def perturbed(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         way = self.way
         with random.recorded() as draws:
             clean = ops.stop_gradient(self.read(batch)[1])
@@ -199,7 +203,7 @@ class VatObjective(Perturbed):
                 change = scale * self.slope(batch, way.noise * scale * change, clean, both=False)
         return {**batch, CHANGE: ops.stop_gradient(way.radius * scale * divided(change, length(change)))}
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         plain = unchanged(batch)
         with random.recorded() as draws:
             outputs, logits = self.read(plain, training)
@@ -228,7 +232,7 @@ class RDropObjective(Nearby):
         if not any(isinstance(layer, random.Dropout) and layer.rate for layer in layers):
             raise InputError("r_drop compares passes with other dropout, and the model has none: --set dropout=0.1")
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         first, second = self.read(batch, training), self.read(batch, training)
         sums = tf.nest.map_structure(lambda *each: sum(each) / 2, self.sums(batch, *first), self.sums(batch, *second))
         halved = 0.5 if "soft" in self.kind.taught else 1.0

@@ -27,7 +27,7 @@ from kerasbert.training.phases import Phase, check_phases, make_phases
 from kerasbert.training.precision import precision, resolved
 from kerasbert.training.preflight import kept_by, preflight, warn_of_memory
 from kerasbert.training.pretrain_config import PretrainConfig
-from kerasbert.training.runs import check_place, run_in
+from kerasbert.training.runs import Run, check_place, run_in
 from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
 
@@ -140,18 +140,18 @@ class Pretraining(Job):
             lines.append(f"unigram baseline of the {self.program.targets}: {about}")
         return lines + self.program.remarks(self.first.length)
 
-    def feed(self, program, run) -> Feed:
+    def feed(self, program: Objective, run: Run) -> Feed:
         parts = zip(self.phases, self.records)
         work = [_flops(self.source, phase, held, phase.settings(self.settings)) for phase, held in parts]
         steps, seed = self.config.updates, self.config.seed
         return RecordsFeed(self.phases, self.records, program, steps=steps, seed=seed, devices=self.devices, flops=work)
 
-    def evaluation(self, program, run) -> HeldOut | None:
+    def evaluation(self, program: Objective, run: Run) -> HeldOut | None:
         if not self.held_out:
             return None
         return HeldOut(self.phases, self.held_out, program, seed=self.config.seed, devices=self.devices)
 
-    def result(self, run) -> keras.Model:
+    def result(self, run: Run) -> keras.Model:
         self.source.encoder.tokenizer = self.tokenizer
         return self.source.encoder
 

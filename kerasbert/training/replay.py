@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -151,7 +152,7 @@ def _outputs() -> Iterator[list[tuple[str, tf.Tensor]]]:
     """Collect (layer, output) of every layer that is called, the inner ones first."""
     call, found = keras.layers.Layer.__call__, []
 
-    def noting(self, *args, **kwargs):
+    def noting(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
         outputs = call(self, *args, **kwargs)
         known = {id(tensor) for _, tensor in found}
         for tensor in tf.nest.flatten(outputs):

@@ -30,7 +30,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
             raise InputError(f"warmup {warmup} is not between 0 and steps {steps}: lower --warmup or raise --steps")
         self.peak, self.steps, self.warmup = peak, steps, warmup
 
-    def __call__(self, step) -> Tensor:
+    def __call__(self, step: Tensor) -> Tensor:
         update = ops.cast(step, "float32") + 1.0
         after = self.after(update)
         if not self.warmup:
@@ -111,7 +111,7 @@ class SlantedTriangularSchedule(Schedule):
         super().__init__(peak, steps, warmup)
         self.ratio = ratio
 
-    def __call__(self, step) -> Tensor:
+    def __call__(self, step: Tensor) -> Tensor:
         t = ops.cast(step, "float32")
         falling = 1.0 - (t - self.warmup) / max(1, self.steps - self.warmup)
         p = ops.where(t < self.warmup, t / max(1, self.warmup), ops.maximum(falling, 0.0))

@@ -29,6 +29,7 @@ from kerasbert.training.feed import Feed
 from kerasbert.training.finetune import FineTuning
 from kerasbert.training.job import Job, run
 from kerasbert.training.precision import precision, resolved
+from kerasbert.training.runs import Run
 from kerasbert.training.sampling import earlier, task_order
 from kerasbert.training.step import WHOLE, distribute
 from kerasbert.training.text_feed import Texts
@@ -153,10 +154,10 @@ class SeveralTasks(Job):
             updates = int((self.order == number).sum())
             yield f"{name}: {len(part.train.rows)} training rows, {updates} of {len(self.order)} updates"
 
-    def feed(self, program, run) -> Feed:
+    def feed(self, program: Objective, run: Run) -> Feed:
         return TasksFeed({name: part.feed(program, run) for name, part in self.parts.items()}, self.order, self.devices)
 
-    def evaluation(self, program, run) -> "BestOfTasks":
+    def evaluation(self, program: Objective, run: Run) -> "BestOfTasks":
         judges = {name: part.evaluation(self.programs[name], run) for name, part in self.parts.items()}
         return BestOfTasks(program.model, judges, run, self.config.patience)
 
@@ -165,7 +166,7 @@ class SeveralTasks(Job):
         for name, part in self.parts.items():
             part.trained(evaluation.of(name))
 
-    def finish(self, run) -> None:
+    def finish(self, run: Run) -> None:
         for name, part in self.parts.items():
             with files.new_directory(self._folder(name), replace=True, inside=True) as folder:
                 checkpoints.write_model(folder, part.model())
@@ -173,7 +174,7 @@ class SeveralTasks(Job):
                 files.write_json(folder / "run.json", part.described() | made)
                 files.write_json(folder / "dev.json", self.told[name])
 
-    def left(self, run) -> dict[str, keras.Model]:
+    def left(self, run: Run) -> dict[str, keras.Model]:
         return {name: load(self._folder(name)) for name in self.parts}
 
     def _folder(self, name: str) -> Path:
@@ -196,7 +197,7 @@ class OneOfSeveral(FineTuning):
         except InputError as error:
             raise InputError(f"{called}: {error}") from error
 
-    def begun(self, task) -> Json | None:
+    def begun(self, task: Task) -> Json | None:
         whole = super().begun(task)
         settings = whole["settings"] if whole else {}
         told = settings.get("tasks", {}).get(self.called)
@@ -243,14 +244,14 @@ class TasksFeed(Feed):
         tokens = float(sum(share * part.tokens for share, part in zip(shares, parts, strict=True)))
         self.parts = [dataclasses.replace(parts[0], tokens=tokens)]
 
-    def batches(self, step) -> Iterator[Mapping[str, Tensor]]:
+    def batches(self, step: int) -> Iterator[Mapping[str, Tensor]]:
         reading: dict[str, Iterator[dict[str, np.ndarray]]] = {}
         for task, place in zip(self.tasks[step:], self.places[step:], strict=True):
             if task not in reading:
                 reading[task] = self.feeds[task].arrays(int(place))
             yield distribute(self._marked(next(reading[task]), task), self.devices)
 
-    def batch(self, step) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
+    def batch(self, step: int) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
         task = self.tasks[step]
         arrays, origins = self.feeds[task].batch(int(self.places[step]))
         return self._marked(arrays, task), origins

@@ -10,7 +10,8 @@ import dataclasses
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -150,10 +151,12 @@ class StepCore:
             self.backward.clear()
             self.loop = tf.function(functools.partial(self._loop), autograph=False)
 
-    def _loop(self, iterator, steps) -> dict[str, Tensor]:
+    def _loop(self, iterator: Iterator, steps: Tensor) -> dict[str, Tensor]:
         """`steps` updates in one call; the means of their logs over the updates that have them, and the last learning rate."""
 
-        def one(total=None):
+        def one(
+            total: tuple[dict[str, Tensor], dict[str, Tensor]] | None = None,
+        ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
             logs = self.update_once(next(iterator))
             present = {name: tf.cast(name in WHOLE or ~tf.math.is_nan(x), x.dtype) for name, x in logs.items()}
             sums = {name: x if name in WHOLE else tf.where(present[name] > 0, x, 0.0) for name, x in logs.items()}
@@ -173,18 +176,18 @@ class StepCore:
         self._update(gradients, logs["gradient_norm"])
         return logs
 
-    def _backward(self, batch) -> tuple[list[Tensor], dict[str, Tensor]]:
+    def _backward(self, batch: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Each replica's gradients, and the logs of the global batch."""
         gradients, logs = self.strategy.run(self._gradients, args=(batch,))
         logs = {name: self.strategy.experimental_local_results(value)[0] for name, value in logs.items()}
         return gradients, logs | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)}
 
-    def _clipped(self, gradients, norm) -> list[Tensor]:
+    def _clipped(self, gradients: Sequence[Tensor], norm: Tensor) -> list[Tensor]:
         """Each replica's gradients, of the largest norm that is allowed."""
         return self.strategy.run(self._scaled, args=(gradients, norm))
 
-    def _update(self, gradients, norm, clip: bool = True) -> None:
-        def apply():
+    def _update(self, gradients: Sequence[Tensor], norm: Tensor, clip: bool = True) -> None:
+        def apply() -> Tensor:
             self.strategy.run(functools.partial(self._apply, clip=clip), args=(gradients, norm))
             self.program.updated(self.strategy, tf.convert_to_tensor(self.optimizer.iterations.value))
             return tf.no_op()
@@ -197,16 +200,16 @@ class StepCore:
             tf.cond(finite, apply, tf.no_op)
             self._rescale(finite)
 
-    def _apply(self, gradients, norm, clip: bool) -> None:
+    def _apply(self, gradients: Sequence[Tensor], norm: Tensor, clip: bool) -> None:
         """In a replica: the global clip and the optimizer's update."""
         gradients = self._scaled(gradients, norm) if clip and self.clip else gradients
         self.optimizer.apply(gradients, self.variables_of_model)
 
-    def _scaled(self, gradients, norm) -> list[Tensor]:
+    def _scaled(self, gradients: Sequence[Tensor], norm: Tensor) -> list[Tensor]:
         scale = self.clip / tf.maximum(norm, self.clip)
         return [gradient * scale for gradient in gradients]
 
-    def _rescale(self, finite) -> None:
+    def _rescale(self, finite: Tensor) -> None:
         """Halve after an overflow, double after 2,000 good steps."""
         good = tf.where(finite, self.good_steps + 1, 0)
         grow = good >= 2000
@@ -214,7 +217,7 @@ class StepCore:
         self.scale.assign(tf.clip_by_value(scale, 1.0, 2.0**24))
         self.good_steps.assign(tf.where(grow, 0, good))
 
-    def _gradients(self, batch) -> tuple[list[Tensor], dict[str, Tensor]]:
+    def _gradients(self, batch: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
         """In a replica: the gradients of the global batch, and logs."""
         counts = self._sum(self.program.counts(batch))
         parts = self.strategy.num_replicas_in_sync * self.accumulate
@@ -235,54 +238,60 @@ class StepCore:
         logs["gradient_norm"] = norm
         return gradients, logs
 
-    def _sum(self, tensors) -> Tensor:
+    def _sum(self, tensors: Any) -> Any:
         if self.strategy.num_replicas_in_sync == 1:
             return tensors
         flat = tf.nest.flatten(tensors)
         return tf.nest.pack_sequence_as(tensors, tf.distribute.get_replica_context().all_reduce(SUM, flat))
 
-    def _accumulated(self, batch, counts) -> tuple[list[Tensor], dict[str, Tensor]]:
+    def _accumulated(
+        self, batch: Mapping[str, Tensor], counts: Mapping[str, Tensor]
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Sums of gradients and of losses over the replica's micro-batches."""
         if self.accumulate == 1:
             return self._micro(batch, counts)
         micros = self.parted(batch)
 
-        def micro(index):
+        def micro(index: Tensor) -> tuple[list[Tensor], dict[str, Tensor]]:
             return self._micro({name: x[index] for name, x in micros.items()}, counts)
 
-        def body(index, *total):
+        def body(index: Tensor, *total: Any) -> tuple:
             return index + 1, *tf.nest.map_structure(tf.add, total, micro(index))
 
         # the first outside of the loop: it tells the names of the sums
         loop = tf.while_loop(lambda index, *_: index < self.accumulate, body, (1, *micro(0)), parallel_iterations=1)
         return loop[1:]
 
-    def parted(self, batch) -> dict[str, Tensor]:
+    def parted(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The replica's micro-batches: name -> [micro-batches, rows, ...]."""
         count = self.accumulate
         sizes = {name: [tf.shape(x)[i] if n is None else n for i, n in enumerate(x.shape)] for name, x in batch.items()}
         return {name: tf.reshape(x, (count, x.shape[0] // count, *sizes[name][1:])) for name, x in batch.items()}
 
     @contextlib.contextmanager
-    def scope(self, rows) -> Iterator[None]:
+    def scope(self, rows: Tensor) -> Iterator[None]:
         """Where the losses of these rows are computed: with the update's random numbers, fused where that is asked for."""
         words = random.key(self.seed, "dropout", tf.cast(self.optimizer.iterations.value, tf.int32))
         with fusion(self.fused, SMALL, self.elements), random.scope(words, rows):
             yield
 
-    def weighed(self, sums, counts) -> Tensor:
+    def weighed(self, sums: Mapping[str, Tensor], counts: Mapping[str, Tensor]) -> Tensor:
         """What is differentiated: the sum of scale * loss / count, times the loss scale."""
         loss = tf.add_n([scale * mean(sums[name], counts[name]) for name, scale in self.program.scales.items()])
         return loss if self.scale is None else loss * self.scale
 
-    def dense(self, gradients) -> list[Tensor]:
+    def dense(self, gradients: Iterable[Tensor]) -> list[Tensor]:
         """Gradients of the variables as float32 tensors."""
         return [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients]
 
-    def _micro(self, batch, counts) -> tuple[list[Tensor], dict[str, Tensor]]:
+    def _micro(
+        self, batch: Mapping[str, Tensor], counts: Mapping[str, Tensor]
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Gradients (dense, float32) of sum(scale * loss / count), and the sums, of one micro-batch."""
 
-        def differentiate(batch, watched=()):
+        def differentiate(
+            batch: Mapping[str, Tensor], watched: Sequence[Tensor] = ()
+        ) -> tuple[list[Tensor], list[Tensor], dict[str, Tensor]]:
             with self.scope(batch["row"]), tf.GradientTape() as tape:
                 tape.watch(watched)
                 sums = self.program.losses(batch)
@@ -361,7 +370,7 @@ def distribute(batch: Mapping[str, Tensor], strategy: tf.distribute.Strategy) ->
     if replicas == 1:
         return {name: tf.convert_to_tensor(value) for name, value in batch.items()}
 
-    def part(context):
+    def part(context: Any) -> dict[str, Tensor]:
         index = context.replica_id_in_sync_group
         return {
             name: tf.convert_to_tensor(value[len(value) * index // replicas : len(value) * (index + 1) // replicas])

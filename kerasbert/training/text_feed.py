@@ -42,7 +42,7 @@ class Texts(Feed):
         """The global batches from update `step` on."""
         return training_batches(self.encoded, self.targets, start=step, **self.arguments)
 
-    def batches(self, step) -> Iterator[Mapping[str, Tensor]]:
+    def batches(self, step: int) -> Iterator[Mapping[str, Tensor]]:
         return (distribute(arrays, self.devices) for arrays in self.arrays(step))
 
     def open_shapes(self) -> list[dict[str, tuple[int | None, ...]]]:
@@ -55,7 +55,7 @@ class Texts(Feed):
         pairs = {name: zip(x.shape, other[name].shape, strict=True) for name, x in first.items()}
         return [{name: tuple(a if a == b else None for a, b in sizes) for name, sizes in pairs.items()}]
 
-    def batch(self, step) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
+    def batch(self, step: int) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
         arrays = next(self.arrays(step))
         first = arrays["example"][:: self.rows_each]
         # rows that fill up the batch come from nowhere and weigh nothing

@@ -6,7 +6,7 @@ are of the row, so that both readings have the same dropout. Memory is that of o
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -36,13 +36,13 @@ def gradients(
     by_vectors, sums = _compared(core, _read(core, micros), batch, counts)
     by_vectors = tf.reshape(by_vectors, (core.accumulate, -1, *by_vectors.shape[1:]))
 
-    def micro(index):
+    def micro(index: Tensor) -> list[Tensor]:
         part = {name: x[index] for name, x in micros.items()}
         with core.scope(part["row"]), tf.GradientTape() as tape:
             vectors = core.program.vectors(part)
         return core.dense(tape.gradient(vectors, core.variables, by_vectors[index], unconnected_gradients=ZERO))
 
-    def body(index, *total):
+    def body(index: Tensor, *total: Any) -> tuple:
         return index + 1, *tf.nest.map_structure(tf.add, total, tuple(micro(index)))
 
     loop = tf.while_loop(lambda index, *_: index < core.accumulate, body, (1, *micro(0)), parallel_iterations=1)
@@ -52,7 +52,7 @@ def gradients(
 def _read(core: "StepCore", micros: Mapping[str, Tensor]) -> Tensor:
     """What the program compares, of all rows of the replica: [rows, H]."""
 
-    def read(index):
+    def read(index: Tensor) -> Tensor:
         part = {name: x[index] for name, x in micros.items()}
         with core.scope(part["row"]):
             return core.program.vectors(part)
@@ -60,14 +60,16 @@ def _read(core: "StepCore", micros: Mapping[str, Tensor]) -> Tensor:
     first = read(0)
     every = tf.TensorArray(first.dtype, core.accumulate, element_shape=first.shape).write(0, first)
 
-    def body(index, every):
+    def body(index: Tensor, every: tf.TensorArray) -> tuple[Tensor, tf.TensorArray]:
         return index + 1, every.write(index, read(index))
 
     every = tf.while_loop(lambda index, _: index < core.accumulate, body, (1, every), parallel_iterations=1)[1]
     return tf.ensure_shape(every.concat(), (core.accumulate * first.shape[0], *first.shape[1:]))
 
 
-def _compared(core: "StepCore", vectors: Tensor, batch, counts) -> tuple[Tensor, dict[str, Tensor]]:
+def _compared(
+    core: "StepCore", vectors: Tensor, batch: Mapping[str, Tensor], counts: Mapping[str, Tensor]
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Of the replica's vectors: the gradient of the global batch's loss by each, and a replica's share of its sums."""
     replicas = core.strategy.num_replicas_in_sync
     every, targets = vectors, {name: batch[name] for name in core.program.gathered(batch)}

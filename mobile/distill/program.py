@@ -1,10 +1,13 @@
 """Distillation as a training program: the student's model and the pair `weights`, `losses` that the step core takes."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import keras
 from keras import ops
 
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor, Values
+from kerasbert.inputs import Shape, Tensor, Values
 from kerasbert.layers.backend import argmax
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.objectives.base import Objective, correct, cross_entropy
@@ -24,15 +27,15 @@ BY_LAYER = {
 class Widen(keras.layers.Layer):
     """x @ kernel in float32: W_h and W_e of TinyBERT (section 3.1), which training alone needs: [..., A] -> [..., width]."""
 
-    def __init__(self, width: int, **kwargs):
+    def __init__(self, width: int, **kwargs: Any) -> None:
         super().__init__(dtype="float32", **kwargs)
         self.width = width
 
-    def build(self, shape):
+    def build(self, shape: Shape) -> None:
         normal = keras.initializers.GlorotUniform()
         self.kernel = self.add_weight(shape=(shape[-1], self.width), initializer=normal, name="kernel")
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         return ops.matmul(ops.cast(x, "float32"), self.kernel)
 
 
@@ -52,7 +55,7 @@ class Imitation(Objective):
         InputError: a map of layers that does not fit, heads that differ where attentions are compared.
     """
 
-    def __init__(self, student: HeadedModel, teacher: HeadedModel, recipe: Distillation):
+    def __init__(self, student: HeadedModel, teacher: HeadedModel, recipe: Distillation) -> None:
         self.teacher: HeadedModel | None = teacher
         self.student, self.recipe = student, recipe
         self.scales = dict(recipe.losses)
@@ -78,12 +81,12 @@ class Imitation(Objective):
         """Right answers and whether they count, float32 [...]; whether an answer is compared [...], and a token [B, S]."""
         raise NotImplementedError
 
-    def counts(self, batch):
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         _, labelled, compared, tokens = self.targets(batch)
         counts = {"labels": ops.sum(labelled), "soft": ops.sum(compared), "logits": ops.sum(compared)}
         return {name: counts[name] if name in counts else ops.sum(tokens) for name in self.scales}
 
-    def losses(self, batch, training=True):
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         _, _, compared, tokens = self.targets(batch)
         mine = self.read(self.student, batch, training)
         theirs = {"answers": batch["teacher"]} if "teacher" in batch else {}
@@ -99,7 +102,7 @@ class Imitation(Objective):
             return sums
         student, teacher = self.compared(student, batch), self.compared(teacher, batch)
 
-        def total(values):
+        def total(values: Tensor) -> Tensor:
             """Of what is compared; several softmaxes of one, such as first and last token, by their mean."""
             return ops.sum(ops.mean(values, axis=tuple(range(len(compared.shape), len(values.shape)))) * compared)
 
@@ -142,7 +145,7 @@ class Imitation(Objective):
         found, mapped = {}, [(0, 0), *enumerate(self.layers, 1)]
         widened = {}
 
-        def hidden(layer):
+        def hidden(layer: int) -> Tensor:
             if layer not in widened:
                 name = "widen_hidden" if layer else "widen_embeddings"
                 x = mine["hidden"][layer]
@@ -173,17 +176,17 @@ class LabelImitation(Imitation):
     [B], 0 where a row fills up, and `compared`, of label_weight's shape, where answers are compared (by default weight).
     """
 
-    def answers(self, model, outputs, batch, training):
+    def answers(self, model: keras.Model, outputs: Values, batch: Values, training: bool) -> Tensor:
         return model.logits(outputs, batch, training=training)
 
-    def targets(self, batch):
+    def targets(self, batch: Values) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         tokens = ops.cast(batch["padding_mask"], "float32") * ops.expand_dims(batch["weight"], -1)
         return batch["label"], batch["label_weight"], batch.get("compared", batch["weight"]), tokens
 
-    def error(self, answers, batch):
+    def error(self, answers: Tensor, batch: Values) -> Tensor:
         return self.student.kind.losses_of(self.student, answers, batch)["label"]
 
-    def compared(self, answers, batch):
+    def compared(self, answers: Tensor, batch: Values) -> Tensor:
         return self.student.kind.compared(self.student.declaration, answers, batch)
 
 
@@ -194,22 +197,22 @@ class TokenImitation(Imitation):
         batches: objectives.bert.BertPretraining, for its `prepare`. The others are Imitation's.
     """
 
-    def __init__(self, *args, batches: Objective, **kwargs):
+    def __init__(self, *args: Any, batches: Objective, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.batches = batches
 
-    def prepare(self, features):
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self.batches.prepare(features)
 
-    def answers(self, model, outputs, batch, training):
+    def answers(self, model: keras.Model, outputs: Values, batch: Values, training: bool) -> Tensor:
         return model.tokens(outputs["sequence"], batch["mlm_positions"])
 
-    def targets(self, batch):
+    def targets(self, batch: Values) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         tokens = ops.cast(batch["padding_mask"], "float32")
         return batch["mlm_labels"], batch["mlm_weights"], batch["mlm_weights"], tokens
 
     @property
-    def whole(self):
+    def whole(self) -> bool:
         return True
 
 

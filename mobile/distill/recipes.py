@@ -45,7 +45,7 @@ class Distillation:
     temperature: float = 1.0
     layers: tuple[int, ...] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, weight in self.losses.items():
             if name not in LOSSES:
                 raise unknown("loss", name, LOSSES, ", ".join(LOSSES))

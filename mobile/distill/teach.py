@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -16,6 +17,7 @@ from kerasbert.layers.heads import HeadedModel
 from kerasbert.objectives.base import Objective
 from kerasbert.options import configured
 from kerasbert.storage import files
+from kerasbert.storage.json_view import Json
 from kerasbert.tasks.answer_tables import inputs_of
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.load import task_of
@@ -25,11 +27,12 @@ from kerasbert.training import finetune
 from kerasbert.training.best_weights import BestWeights
 from kerasbert.training.config import check_rows
 from kerasbert.training.constraints import Constraint
-from kerasbert.training.feed import RecordsFeed, verify
+from kerasbert.training.feed import Feed, RecordsFeed, verify
+from kerasbert.training.held_out import HeldOut
 from kerasbert.training.job import Job, check_local, run
 from kerasbert.training.phases import make_phases
 from kerasbert.training.precision import precision, resolved
-from kerasbert.training.runs import DataPlaces, check_place, run_in
+from kerasbert.training.runs import DataPlaces, Run, check_place, run_in
 from kerasbert.training.splits import split
 from kerasbert.training.strategy import strategy as find_strategy
 from . import models
@@ -101,7 +104,9 @@ class Distilling(Job):
     config: DistillConfig
     task: Task | None = None
 
-    def __init__(self, teacher: str | os.PathLike, student: str | int | os.PathLike, data: Data, config: DistillConfig):
+    def __init__(
+        self, teacher: str | os.PathLike, student: str | int | os.PathLike, data: Data, config: DistillConfig
+    ) -> None:
         check_place(config.out, config.overwrite, inputs=[teacher, student, data, config.unlabelled])
         self.constraint = config.constraint
         self.recipe = find_recipe(config.recipe, config.losses, config.temperature, config.layers)
@@ -123,7 +128,7 @@ class Distilling(Job):
         """The program of two built models."""
         raise NotImplementedError
 
-    def build(self):
+    def build(self) -> Objective:
         recipe, seed = self.recipe, self.config.seed
         with precision(self.config.precision):
             teacher = models.build_encoder(self.teacher, self.tokenizer)
@@ -137,7 +142,7 @@ class Distilling(Job):
             models.start_heads(self.student, self.pupil, teacher, self.config.quiet)
             return self.program(self.pupil, teacher)
 
-    def description(self):
+    def description(self) -> Json:
         return {
             "teacher": self.teacher.digest,
             "model": self.student.name,
@@ -147,7 +152,7 @@ class Distilling(Job):
             "recipe": self.recipe.to_json(),
         }
 
-    def begin(self, run):
+    def begin(self, run: Run) -> None:
         """Nothing: a distillation's checkpoints are not opened as models."""
 
     def model(self) -> ModelParts:
@@ -159,7 +164,7 @@ class OnTexts(Distilling):
 
     task: Task
 
-    def read(self, data, teacher, config):
+    def read(self, data: Data, teacher: str | os.PathLike, config: DistillConfig) -> DistillConfig:
         check_local("distill", config.out)
         task = _task(self.info, registry.metric_name(config.metric))
         begun = None if config.overwrite else run_in(config.out)
@@ -198,7 +203,7 @@ class OnTexts(Distilling):
                 "no dev file and no train file to hold rows out of: name one, the best weights are chosen on it"
             )
 
-    def description(self):
+    def description(self) -> Json:
         return super().description() | {
             "task": self.task.to_json(),
             "data": self.split.digests,
@@ -209,11 +214,11 @@ class OnTexts(Distilling):
     def rows(self) -> DataPlaces:
         return DataPlaces(self.split.sources, self.split.held_out)
 
-    def lines(self):
+    def lines(self) -> Iterable[str]:
         told = [("train", self.train), ("dev", self.dev)]
         return self.split.lines + [line for name, part in told if part for line in part.told(f"{name}: ", self.longest)]
 
-    def program(self, student, teacher):
+    def program(self, student: HeadedModel, teacher: HeadedModel) -> Objective:
         return LabelImitation(student, teacher, self.recipe)
 
     def model(self) -> ModelParts:
@@ -222,7 +227,7 @@ class OnTexts(Distilling):
         task = self.task.to_json() | {"length": self.longest}
         return dataclasses.replace(super().model(), task=task, labels=self.pupil.labels)
 
-    def feed(self, program: Imitation, run):
+    def feed(self, program: Imitation, run: Run) -> Feed:
         self.cache.write()
         answers = None
         if not program.recipe.compared and not program.recipe.inner:
@@ -235,7 +240,7 @@ class OnTexts(Distilling):
         rows = dataclasses.replace(self.texts, targets=self.task.how.scaled(self.task, self.texts.targets))
         return TextsFeed(self.train, rows, self.labelled, answers, self.config, self.longest, self.devices, self.task)
 
-    def evaluation(self, program: Imitation, run):
+    def evaluation(self, program: Imitation, run: Run) -> BestWeights | HeldOut | None:
         if self.dev is None or self.split.dev is None:
             return None
         held = self.dev, self.split.dev, self.longest, run
@@ -245,7 +250,7 @@ class OnTexts(Distilling):
 class OnRecords(Distilling):
     """Records, by masked LM."""
 
-    def read(self, data: str | os.PathLike, teacher, config):
+    def read(self, data: str | os.PathLike, teacher: str | os.PathLike, config: DistillConfig) -> DistillConfig:
         if config.unlabelled:
             raise InputError("unlabelled texts and records: records are unlabelled text already, leave one out")
         self.records = Records(data)
@@ -269,16 +274,16 @@ class OnRecords(Distilling):
         check_rows(config, self.records.examples)
         return config.settled(epoch=0)
 
-    def description(self):
+    def description(self) -> Json:
         settings = {"objective_settings": specs.to_dict(self.masking)}
         return super().description() | settings | {"data": self.records.digest}
 
-    def program(self, student, teacher):
+    def program(self, student: HeadedModel, teacher: HeadedModel) -> Objective:
         seed = self.config.seed
         batches = self.objective.without_model(self.tokenizer, self.masking, seed)
         return TokenImitation(student, teacher, self.recipe, batches=batches)
 
-    def feed(self, program, run):
+    def feed(self, program: Objective, run: Run) -> Feed:
         config, data = self.config, str(self.records.directory)
         phases = make_phases([{}], data=data, batch=config.batch, accumulate=config.accumulate)
         settings = {"steps": config.updates, "seed": config.seed, "devices": self.devices}

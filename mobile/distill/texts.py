@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
+from kerasbert.inputs import Tensor
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, training_batches
@@ -67,7 +68,7 @@ class TextsFeed(Feed):
         longest: int,
         devices: tf.distribute.Strategy,
         task: Task,
-    ):
+    ) -> None:
         self.encoded, self.labelled, self.answers = encoded, labelled, answers
         drawn = functools.partial(training_batches, encoded, rows.targets, longest=longest, task=task)
         self.drawn = functools.partial(drawn, batch=settings.batch, seed=settings.seed)
@@ -89,10 +90,10 @@ class TextsFeed(Feed):
             arrays |= {"weight": (owner >= 0).astype("float32"), "compared": (weight > 0).astype("float32")}
             yield arrays if self.answers is None else arrays | {"teacher": self.answers[owner]}
 
-    def batches(self, step):
+    def batches(self, step: int) -> Iterator[Mapping[str, Tensor]]:
         return (distribute(arrays, self.devices) for arrays in self.made(step))
 
-    def batch(self, step):
+    def batch(self, step: int) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
         arrays = next(self.made(step))
         owners = self.owners(arrays)[:: self.rows_each].tolist()
         return arrays, [("none" if i < 0 else "labelled" if self.labelled[i] else "unlabelled", i) for i in owners]

@@ -1,6 +1,6 @@
 """A file that writes beside its Keras model: the next tokens of both along the model's own greedy answers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -11,6 +11,7 @@ from kerasbert.answers.base import softmax
 from kerasbert.answers.decoding import Decoding
 from kerasbert.answers.generation import PLACE, WRITTEN
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
@@ -82,11 +83,11 @@ def greedy(
     declared, settings = read_of_texts(model), predict.settings_of(model)
 
     @tf.function
-    def write(batch):
+    def write(batch: Mapping[str, Tensor]) -> Tensor:
         return generate(network, batch, decoding, start_id=start, end_id=end)["token_ids"]
 
     @tf.function
-    def read(batch, places):
+    def read(batch: Mapping[str, Tensor], places: Tensor) -> Tensor:
         return network.logits(tf.gather(network(batch)["sequence"], places, batch_dims=1))
 
     for first in range(0, len(rows), BATCH):

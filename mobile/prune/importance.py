@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.naming import names
 from kerasbert.tasks import predict
 from kerasbert.tasks.task import Rows
@@ -38,7 +39,7 @@ def importance(model: keras.Model, rows: Rows, groups: Mapping[str, int], length
     kind, task = model.kind, model.task
 
     @tf.function(reduce_retracing=True, autograph=False)
-    def measure(batch):
+    def measure(batch: Mapping[str, Tensor]) -> list[Tensor]:
         with tf.GradientTape() as tape:
             logits = model.logits(model.network(batch, queries=model.queries(batch)), batch)
             loss = kind.losses(task, logits, batch)["label"]

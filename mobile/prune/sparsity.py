@@ -37,7 +37,7 @@ FURTHER = (r"(^|/)attention/((query|key|value)_global|query_key)/kernel$",)  # w
 class _Kept:
     """A constraint that Keras applies to a weight after each update: x where the mask is True, else 0."""
 
-    def __init__(self, mask: tf.Variable):
+    def __init__(self, mask: tf.Variable) -> None:
         self.mask = mask
 
     def __call__(self, weight: keras.Variable) -> tf.Tensor:
@@ -77,7 +77,7 @@ class Magnitude:
         end: int | None = None,
         frequency: int | None = None,
         patterns: Sequence[str] = KERNELS,
-    ):
+    ) -> None:
         self.sparsity, self.schedule = settled(sparsity, structure, scope, schedule, end, frequency)
         self.structure, self.scope, self.times = structure, scope, (begin, end, frequency)
         self.patterns = tuple(listed(patterns))

@@ -135,7 +135,9 @@ def meet(
     return judge.finish(repack.slim(made)), forms.record(made, quantize, names) | {"budget": rows}
 
 
-def _weights(data, quantize, names, batches, max_drop, judge) -> Candidates:
+def _weights(
+    data: bytes, quantize: str, names: Sequence[str], batches: forms.Feeds, max_drop: float, judge: Judge
+) -> Candidates:
     """Candidates that keep weights in float."""
     model = repack.read(data)
     found = weights.find(model, names)
@@ -169,7 +171,9 @@ def _weights(data, quantize, names, batches, max_drop, judge) -> Candidates:
             kept = fewer
 
 
-def _static(data, quantize, names, batches, max_drop, judge) -> Candidates:
+def _static(
+    data: bytes, quantize: str, names: Sequence[str], batches: forms.Feeds, max_drop: float, judge: Judge
+) -> Candidates:
     """Candidates that keep more and more operators in float."""
     seen = ranges.observe(data, batches)
     for fineness in FINENESS:

@@ -5,6 +5,7 @@ The rounding is that of the files that `compress` writes, so that a model is tra
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -45,7 +46,7 @@ def per_token(x: Tensor) -> Tensor:
 def in_steps(x: Tensor, scale: Tensor) -> Tensor:
     """x in whole multiples of a positive scalar, at most 127 of them."""
 
-    def gradient(upstream) -> tuple[Tensor, Tensor]:
+    def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
         return upstream, ops.zeros_like(scale)
 
     return ops.clip(ops.round(x / scale), -STEPS, STEPS) * scale, gradient
@@ -83,7 +84,7 @@ class PerChannel:
         self.on = on
         self.given: set[int] = set()  # ids of the kernels whose bias goes to their readers, known after a forward pass
 
-    def linear(self, x, kernel, bias) -> Tensor:
+    def linear(self, x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
         """x [..., H] @ kernel [H, D] + bias [D] -> [..., D]; in float32, whatever the compute type."""
         came = getattr(x, "_affine", None)
         if came is not None and came.kernel is not None:
@@ -94,7 +95,7 @@ class PerChannel:
         y._affine = _Affine(None, bias, variable)
         return y
 
-    def _product(self, x, kernel, came) -> Tensor:
+    def _product(self, x: Tensor, kernel: Tensor, came: "_Affine | None") -> Tensor:
         dtype, x, kernel = x.dtype, ops.cast(x, "float32"), ops.cast(kernel, "float32")
         if came is None:
             return ops.cast(backend.project(per_token(x), per_output(kernel)), dtype)
@@ -105,12 +106,12 @@ class PerChannel:
         y = backend.project(per_token(z), per_output(inner)) + ops.matmul(ops.expand_dims(beta, 0), kernel)
         return ops.cast(y, dtype)
 
-    def gather(self, table, ids) -> Tensor:
+    def gather(self, table: Tensor, ids: Tensor) -> Tensor:
         """Rows of a table; only they are rounded."""
         rows = backend.gather(table, ids)
         return self._when(lambda: in_steps(rows, table_scale(table)), lambda: rows)
 
-    def mark(self, x, gamma, beta, of=None) -> Tensor:
+    def mark(self, x: Tensor, gamma: Tensor, beta: Tensor, of: Tensor = None) -> Tensor:
         """x; the mark is gone with the next operation on x, as for the converter, whose patterns are pairs of operations."""
         came = getattr(of, "_affine", None)
         gamma, beta = ops.convert_to_tensor(gamma), ops.convert_to_tensor(beta)
@@ -120,7 +121,7 @@ class PerChannel:
             x._affine = _Affine(gamma, ops.cast(came.beta, gamma.dtype) * gamma + beta, came.kernel)
         return x
 
-    def _when(self, rounded, plain):
+    def _when(self, rounded: Callable[[], Tensor], plain: Callable[[], Tensor]) -> Tensor:
         return rounded() if self.on is None else tf.cond(self.on, rounded, plain)
 
 
@@ -147,7 +148,7 @@ class PerTensor:
         local = {"synchronization": tf.VariableSynchronization.ON_READ, "aggregation": tf.VariableAggregation.SUM}
         self.seen = tf.Variable(tf.zeros((2, 4)), trainable=False, **local)
 
-    def linear(self, x, kernel, bias) -> Tensor:
+    def linear(self, x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
         """x [..., H] @ kernel [H, D] + bias [D] -> [..., D]; in float32, whatever the compute type."""
         kernel, bias = ops.convert_to_tensor(kernel), ops.convert_to_tensor(bias)
         y = self._when(lambda: self._product(x, kernel, bias), lambda: backend.project(x, kernel) + bias)
@@ -155,12 +156,12 @@ class PerTensor:
             self.seen.assign(joined(self.seen, ops.stop_gradient(ops.stack([extent(x), extent(y)]))))
         return y
 
-    def _product(self, x, kernel, bias) -> Tensor:
+    def _product(self, x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
         dtype, x, kernel = x.dtype, ops.cast(x, "float32"), ops.cast(kernel, "float32")
         y = backend.project(self._rounded(x, 0), per_output(kernel)) + ops.cast(bias, "float32")
         return ops.cast(self._rounded(y, 1), dtype)
 
-    def _rounded(self, x, place) -> Tensor:
+    def _rounded(self, x: Tensor, place: int) -> Tensor:
         """256 steps of the range; no gradient where a value lies outside of it."""
         least, largest = self.ranges[place, 0], self.ranges[place, 1]
         return tf.quantization.fake_quant_with_min_max_vars(x, least, largest)
@@ -183,7 +184,7 @@ class PerTensor:
         for local in strategy.experimental_local_results(self.seen):
             local.assign(values)
 
-    def _when(self, rounded, plain):
+    def _when(self, rounded: Callable[[], Tensor], plain: Callable[[], Tensor]) -> Tensor:
         return rounded() if self.on is None else tf.cond(self.on, rounded, plain)
 
 

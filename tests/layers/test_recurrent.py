@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from kerasbert.classics.layers.recurrent_encoder import with_bias, with_one
 from kerasbert.layers import backend
-from kerasbert.layers.recurrent import GRU, LSTM, ResetBeforeGRU, recur, reversed_rows
+from kerasbert.layers.recurrence import recur
+from kerasbert.layers.recurrent import GRU, LSTM, ResetBeforeGRU, reversed_rows
 
 MASK = np.array([[1] * 7, [1] * 4 + [0] * 3, [1] + [0] * 6])
 KINDS = {

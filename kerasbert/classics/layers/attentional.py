@@ -1,16 +1,17 @@
 """A recurrent decoder that attends to a source at every place and reads what it attended to at the next one."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers import visibility
 from kerasbert.layers.backend import pick, project
 from kerasbert.layers.cache import COVERAGE, FIXED, columns
 from kerasbert.layers.random import Dropout
-from kerasbert.layers.recurrent import State, recur
+from kerasbert.layers.recurrence import State, recur
 
 ATTENDED = "attended"
 STATE = "state_"
@@ -32,16 +33,16 @@ class AttentionalDecoder(keras.layers.Layer):
         [4U]; attention_kernel [U, C], attention_bias [C], output_kernel [C + U, U], output_bias [U].
     """
 
-    def __init__(self, units: int, layers: int, dropout: float = 0.0, **kwargs) -> None:
+    def __init__(self, units: int, layers: int, dropout: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.units, self.count = units, layers
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         """Args: shape: (E, C)."""
         units, limit = self.units, self.units**-0.5
 
-        def add(name, *sizes):
+        def add(name: str, *sizes: int) -> keras.Variable:
             # one for each: an initializer gives the same numbers again
             begin = keras.initializers.RandomUniform(-limit, limit) if len(sizes) > 1 else "zeros"
             return self.add_weight(shape=sizes, initializer=begin, name=name)
@@ -60,7 +61,7 @@ class AttentionalDecoder(keras.layers.Layer):
         self.dropout.build()
         self.built = True
 
-    def cell(self, x, product, state: Sequence[Tensor], *weights) -> State:
+    def cell(self, x: Tensor, product: Tensor, state: Sequence[Tensor], *weights: Tensor) -> State:
         """The state after one place: (a, h and c of each layer); see `recur`."""
         *matrices, source, bias, kept = weights
         left, told, after = iter(matrices), x + product, []
@@ -96,7 +97,7 @@ class AttentionalDecoder(keras.layers.Layer):
         given = [ops.cast(each, "float32") for pair in states for each in pair]  # a call's arrays come in its type
         return (ops.zeros_like(given[0]), *given)
 
-    def call(self, x, source, mask, states, training=False) -> Tensor:
+    def call(self, x: Tensor, source: Tensor, mask: Tensor, states: Tensor, training: bool = False) -> Tensor:
         x = ops.transpose(x, (1, 0, 2))
         product = ops.cast(project(x, ops.cast(self.kernel, x.dtype)), "float32")
         matrix = ops.cast(ops.convert_to_tensor(self.feed_kernel), x.dtype)

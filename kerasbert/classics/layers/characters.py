@@ -1,11 +1,12 @@
 """A vector of a word made of its characters: convolutions, their maxima, highways, a projection."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import look_up, project, reshape
 from kerasbert.layers.feedforward import ACTIVATIONS, Linear
 
@@ -35,7 +36,7 @@ class CharacterCNN(keras.layers.Layer):
         highways: int,
         units: int | None,
         activation: str = "relu",
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.sizes = (rows, width)
@@ -51,7 +52,7 @@ class CharacterCNN(keras.layers.Layer):
         self.highways = [Highway(total, name=f"highway_{i}", **policy) for i in range(highways)]
         self.projection = None if units is None else Linear(units, total**-0.5, name="projection", **policy)
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         uniform = keras.initializers.RandomUniform(-1.0, 1.0)
         self.table = self.add_weight(shape=self.sizes, initializer=uniform, name="table")
         for size, layer in zip(self.spans, self.convolutions, strict=True):
@@ -59,7 +60,7 @@ class CharacterCNN(keras.layers.Layer):
         for layer in (*self.highways, *([] if self.projection is None else [self.projection])):
             layer.build((None, sum(self.filters)))
 
-    def call(self, ids) -> Tensor:
+    def call(self, ids: Tensor) -> Tensor:
         shape = ops.shape(ids)
         nothing = ops.zeros((1, self.sizes[1]), self.compute_dtype)
         table = ops.concatenate([nothing, ops.cast(self.table, self.compute_dtype)], axis=0)
@@ -91,13 +92,13 @@ class Highway(keras.layers.Layer):
     Call: [N, F] -> [N, F]. Trainable weights: 2 (F F + F).
     """
 
-    def __init__(self, width: int, **kwargs) -> None:
+    def __init__(self, width: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         policy = {"dtype": self.dtype_policy}
         self.carry = Linear(width, width**-0.5, name="carry", **policy)
         self.transform = Linear(width, width**-0.5, name="transform", **policy)
 
-    def build(self, shape) -> None:
+    def build(self, shape: Shape) -> None:
         self.carry.build(shape)
         self.transform.build(shape)
         bias = self.carry.bias
@@ -105,6 +106,6 @@ class Highway(keras.layers.Layer):
         bias.assign(ops.full(bias.shape, -2.0))
         self.built = True
 
-    def call(self, x) -> Tensor:
+    def call(self, x: Tensor) -> Tensor:
         gate = ops.sigmoid(self.carry(x))
         return gate * self.transform(x, activation="relu") + (1 - gate) * x

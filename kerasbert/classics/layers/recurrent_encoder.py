@@ -2,12 +2,13 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import pick
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
@@ -94,11 +95,11 @@ class RecurrentEncoder(SpecModel):
 
     spec: RecurrentSpec
 
-    def __init_subclass__(cls, **kwargs) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         spec = self.spec
         self.table = Table(
             spec.embeddings.vocabulary, spec.width, spec.initializer, name="embeddings", dtype=self.dtype_policy
@@ -163,7 +164,7 @@ class RecurrentEncoder(SpecModel):
         sizes = spec.embeddings.vocabulary, spec.hidden, spec.initializer
         return Softmax(*sizes, name=name, dtype=self.dtype_policy)
 
-    def call(self, inputs, training=False, queries: Queries = None) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False, queries: Queries = None) -> dict[str, Tensor]:
         inputs["token_ids"]  # Keras' export tries a call without a dict, and expects a TypeError
         x, _ = self.read_from(inputs, training=training)
         return {"sequence": picked(x, queries)}
@@ -191,11 +192,11 @@ class Softmax(keras.layers.Layer):
     Trainable weights: VH + V.
     """
 
-    def __init__(self, vocabulary: int, width: int, initializer: float = 0.02, **kwargs) -> None:
+    def __init__(self, vocabulary: int, width: int, initializer: float = 0.02, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.sizes, self.initializer = (vocabulary, width), initializer
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         normal = Normal(stddev=self.initializer)
         self.table = self.add_weight(shape=self.sizes, initializer=normal, name="table")
         self.bias = self.add_weight(shape=self.sizes[:1], initializer="zeros", name="bias")

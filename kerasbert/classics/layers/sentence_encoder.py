@@ -2,14 +2,14 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
 
 from kerasbert.classics.layers.recurrent_encoder import Recurrence, RecurrentSpec, picked
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import pick
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
@@ -77,17 +77,17 @@ class SentenceSpec(RecurrentSpec):
 class Tables(keras.layers.Layer):
     """The words of all readers: int [...] -> [..., R E], the readers' side by side. Trainable weights: R V E."""
 
-    def __init__(self, spec: SentenceSpec, **kwargs) -> None:
+    def __init__(self, spec: SentenceSpec, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         sizes = spec.embeddings.vocabulary, spec.width, spec.initializer
         self.tables = [Table(*sizes, name=name, dtype=self.dtype_policy) for name in spec.readers]
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         for table in self.tables:
             table.build()
         self.built = True
 
-    def call(self, ids) -> Tensor:
+    def call(self, ids: Tensor) -> Tensor:
         return ops.concatenate([table(ids) for table in self.tables], axis=-1)
 
 
@@ -101,7 +101,7 @@ class Readers(keras.layers.Layer):
     Trainable weights: of each GRU 3U(E + U + 1).
     """
 
-    def __init__(self, spec: SentenceSpec, **kwargs) -> None:
+    def __init__(self, spec: SentenceSpec, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.width, self.cells = spec.width, []
         for name, direction in spec.readers.items():
@@ -110,12 +110,19 @@ class Readers(keras.layers.Layer):
                 self.cells.append(ResetBeforeGRU(units, name=f"{name}_{way}", dtype=self.dtype_policy))
         self.of = [i for i, direction in enumerate(spec.readers.values()) for _ in range(DIRECTIONS[direction])]
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         for cell in self.cells:
             cell.build((None, None, self.width))
         self.built = True
 
-    def call(self, x, padding_mask=None, begins=None, turned=None, training=False) -> tuple[Tensor, Tensor]:
+    def call(
+        self,
+        x: Tensor,
+        padding_mask: Tensor = None,
+        begins: Tensor = None,
+        turned: Tensor = None,
+        training: bool = False,
+    ) -> tuple[Tensor, Tensor]:
         found, last = [], []
         for cell, reader in zip(self.cells, self.of, strict=True):
             words = x[:, :, reader * self.width : (reader + 1) * self.width]
@@ -143,11 +150,11 @@ class SentenceEncoder(SpecModel):
 
     spec: SentenceSpec
 
-    def __init_subclass__(cls, **kwargs) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         spec = self.spec
         self.tables = Tables(spec, name="embeddings", dtype=self.dtype_policy)
         self.readers = Readers(spec, name="block_0", dtype=self.dtype_policy)
@@ -164,7 +171,7 @@ class SentenceEncoder(SpecModel):
         _, last = self.readers(ops.cast(embedded, self.compute_dtype), padding_mask, training=training)
         return ops.cast(last, self.compute_dtype)
 
-    def call(self, inputs, training=False, queries: Queries = None) -> dict[str, Tensor]:
+    def call(self, inputs: Tensor, training: bool = False, queries: Queries = None) -> dict[str, Tensor]:
         inputs["token_ids"]  # Keras' export tries a call without a dict, and expects a TypeError
         real, begins, turned = inputs.get("padding_mask"), None, None
         if "packed_ids" in inputs:

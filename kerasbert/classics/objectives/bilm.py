@@ -60,7 +60,7 @@ class BiLM(TextSegments):
     token_losses = WAYS
     cut = ("char_ids", "padding_mask", "labels", "weights", "labels_before", "weights_before")
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "new_softmax") or not hasattr(encoder, "read"):
             raise InputError(
                 f"{type(encoder).__name__} does not read a text in two directions: choose another objective (--objective)"
@@ -82,16 +82,18 @@ class BiLM(TextSegments):
             "weights_before": tf.concat([tf.zeros_like(real[:, :1]), real[:, 1:]], axis=1),
         }
 
-    def counts(self, batch) -> dict[str, Tensor]:
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"forward": ops.sum(batch["weights"]), "backward": ops.sum(batch["weights_before"])}
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         return self._sums(batch, None, training)[0]
 
-    def losses_from(self, batch, state) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def losses_from(
+        self, batch: Mapping[str, Tensor], state: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         return self._sums(batch, state, False)
 
-    def empty_state(self, rows) -> dict[str, Tensor]:
+    def empty_state(self, rows: int) -> dict[str, Tensor]:
         return self.model.body.empty_state(rows)
 
     def _sums(self, batch: Mapping[str, Tensor], state: Tensor, training: bool) -> tuple[dict[str, Tensor], Tensor]:

@@ -7,12 +7,13 @@ sum over a batch of pairs, the same for a seed on any number of replicas. AdaGra
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import gather
 from kerasbert.objectives.base import Objective
 
@@ -31,11 +32,11 @@ class GloVe(keras.Model):
     Call: int [B, 2], word and context -> float32 [B], what is to be log X.
     """
 
-    def __init__(self, words: int, width: int, seed: int = 0, **kwargs) -> None:
+    def __init__(self, words: int, width: int, seed: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.words, self.width, self.seed = words, width, seed
 
-    def build(self, shape=None) -> None:
+    def build(self, shape: Shape | None = None) -> None:
         for number, name in enumerate(("word", "context")):
             first = keras.initializers.RandomUniform(-0.5 / self.width, 0.5 / self.width, seed=2 * self.seed + number)
             setattr(self, name, self.add_weight(shape=(self.words, self.width), initializer=first, name=name))
@@ -44,7 +45,7 @@ class GloVe(keras.Model):
             )
         self.built = True
 
-    def call(self, pairs) -> Tensor:
+    def call(self, pairs: Tensor) -> Tensor:
         i, j = pairs[:, 0], pairs[:, 1]
         product = ops.sum(gather(self.word, i) * gather(self.context, j), axis=-1)
         return product + gather(self.word_bias, i) + gather(self.context_bias, j)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -41,7 +42,7 @@ class Settings:
 class Recurrent(LanguageModeling):
     """What objectives of recurrent encoders share: a softmax of their own where the encoder's table is not the output's."""
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "read_from"):
             raise InputError(
                 f"{type(encoder).__name__} carries no state from text to text: choose another objective (--objective)"
@@ -70,12 +71,12 @@ class RecurrentLM(Recurrent, TextSegments):
 
     settings_class = Settings
 
-    def __init__(self, *args, **kwargs) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         extra = {name: getattr(self.settings, name) for name in ("activation", "change")}
         self.scales = {"lm": 1.0} | {name: scale for name, scale in extra.items() if scale}
 
-    def counts(self, batch) -> dict[str, Tensor]:
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         weights = batch["weights"]
         counts = {"lm": ops.sum(weights), "activation": ops.sum(weights), "change": ops.sum(self._pairs(weights))}
         return {name: counts[name] for name in self.scales}
@@ -85,7 +86,7 @@ class RecurrentLM(Recurrent, TextSegments):
         parts = ops.reshape(weights, (weights.shape[0], self.settings.segments, -1))
         return parts[:, :, 1:] * parts[:, :, :-1]
 
-    def segment(self, part, memory, training) -> tuple[dict[str, Tensor], Tensor]:
+    def segment(self, part: Mapping[str, Tensor], memory: Tensor, training: bool) -> tuple[dict[str, Tensor], Tensor]:
         inputs = {"token_ids": part["token_ids"]}
         if not training:  # nothing real sees the padding behind it; but what is carried on must not
             inputs["padding_mask"] = part["padding_mask"]
@@ -100,13 +101,13 @@ class RecurrentLM(Recurrent, TextSegments):
                 sums["change"] = ops.sum(ops.mean(ops.square(moved), axis=-1) * weights[:, 1:] * weights[:, :-1])
         return sums, {name: ops.stop_gradient(each) for name, each in state.items()}
 
-    def empty_state(self, rows) -> dict[str, Tensor]:
+    def empty_state(self, rows: int) -> dict[str, Tensor]:
         return self.model.body.empty_state(rows)
 
-    def memory_of(self, state) -> Tensor:
+    def memory_of(self, state: Mapping[str, Tensor]) -> Tensor:
         return dict(state)
 
-    def state_of(self, memory) -> dict[str, Tensor]:
+    def state_of(self, memory: Tensor) -> dict[str, Tensor]:
         return memory
 
 
@@ -121,11 +122,11 @@ class SequenceAutoencoder(Recurrent):
     opened = True
 
     @classmethod
-    def sequences(cls, settings) -> int:
+    def sequences(cls, settings: object) -> int:
         return 2
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None) -> float:
+    def predictions(cls, settings: object, length: int, tokens: float | None = None) -> float:
         return length - 1 if tokens is None else tokens
 
     def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -142,7 +143,7 @@ class SequenceAutoencoder(Recurrent):
             "row": features["row"],
         }
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         body = self.model.body
         read = {"token_ids": batch["token_ids"], "padding_mask": batch["padding_mask"]}
         _, state = body.read_from(read, training=training)

@@ -8,6 +8,7 @@ is the same for any replicas and micro-batches.
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import keras
 import tensorflow as tf
@@ -19,6 +20,10 @@ from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.objectives import units
 from kerasbert.objectives.base import Objective
+
+if TYPE_CHECKING:
+    from kerasbert.data.records import Records
+
 
 LEAST = 4  # tokens of a place: [CLS], two of a sentence, [SEP]
 
@@ -46,7 +51,7 @@ class Sentences(Objective):
     settings_class = Settings
 
     @classmethod
-    def check(cls, settings: Settings, records) -> None:
+    def check(cls, settings: Settings, records: "Records") -> None:
         super().check(settings, records)
         cls.lengths(settings, records.length)
         name = records.manifest["settings"]["packing"]
@@ -58,7 +63,7 @@ class Sentences(Objective):
             )
 
     @classmethod
-    def lengths(cls, settings: Settings, length) -> tuple[int, ...]:
+    def lengths(cls, settings: Settings, length: int) -> tuple[int, ...]:
         place = 2 * length // settings.sentences
         if place < LEAST:
             raise InputError(
@@ -68,7 +73,7 @@ class Sentences(Objective):
         return (place,)
 
     @classmethod
-    def record_length(cls, settings: Settings, length) -> int:
+    def record_length(cls, settings: Settings, length: int) -> int:
         return length * settings.sentences // 2
 
     @classmethod
@@ -76,10 +81,10 @@ class Sentences(Objective):
         return settings.sentences
 
     @classmethod
-    def tokens_read(cls, settings: Settings, length, tokens) -> float:
+    def tokens_read(cls, settings: Settings, length: int, tokens: float) -> float:
         return tokens  # places are twice as long as what stands in them
 
-    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "sentences"):
             raise InputError(
                 f"{type(encoder).__name__} gives no vectors of sentences while it learns: choose another objective "
@@ -87,7 +92,7 @@ class Sentences(Objective):
             )
         return {}, {}
 
-    def remarks(self, length) -> list[str]:
+    def remarks(self, length: int) -> list[str]:
         (place,), count = self.lengths(self.settings, length), self.settings.sentences
         return [f"sentences: the first {count} of a row, {place} tokens of each; dropped: tokens that were left out"]
 
