@@ -73,13 +73,13 @@ class RecordsConfig:
         "exponent on a language's share of the tokens",
         python="1 leaves the shares as they are, 0 makes them equal, multilingual BERT took 0.7. The corpus keeps its size",
     )
-    words: str | None = option(
+    words: str | os.PathLike | None = option(
         None,
         f"what finds words or phrases in the text, to be masked whole: {SEGMENTER}",
         metavar="SOURCE",
         python="See `data.joins.find`",
     )
-    entities: str | None = option(
+    entities: str | os.PathLike | None = option(
         None,
         f"what finds named entities in the text, to be masked whole: {SEGMENTER}",
         metavar="SOURCE",

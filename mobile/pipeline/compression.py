@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @configured(CompressConfig)
 def compress(
-    run: str | os.PathLike,
+    run: str | os.PathLike | keras.Model,
     quantize: str = "dynamic_int8",
     out: str | os.PathLike = "model.tflite",
     *,

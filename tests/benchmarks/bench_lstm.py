@@ -52,7 +52,7 @@ class Reader(keras.Model):
 @contextlib.contextmanager
 def unrolled() -> Iterator[None]:
     """Layers are traced place after place."""
-    with mock.patch("kerasbert.layers.recurrent.scan", backend.scan_plainly):
+    with mock.patch("kerasbert.layers.recurrence.scan", backend.scan_plainly):
         yield
 
 

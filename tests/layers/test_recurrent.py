@@ -102,7 +102,7 @@ def test_the_gradient_is_that_of_the_loop(kind, monkeypatch):
     arrays += [weight.value for weight in layer.weights]
 
     def differentiate(scan):
-        monkeypatch.setattr("kerasbert.layers.recurrent.scan", scan)
+        monkeypatch.setattr("kerasbert.layers.recurrence.scan", scan)
         with tf.GradientTape() as tape:
             y, state = layer(
                 arrays[0], padding_mask=MASK, begins=begins, state=tuple(arrays[1 : 1 + len(layer.widths)])
@@ -112,7 +112,7 @@ def test_the_gradient_is_that_of_the_loop(kind, monkeypatch):
 
     ours = differentiate(backend.scan)
     compiled = tf.function(differentiate, jit_compile=True)(backend.scan)
-    monkeypatch.setattr("kerasbert.layers.recurrent.differentiated", lambda x: False)
+    monkeypatch.setattr("kerasbert.layers.recurrence.differentiated", lambda x: False)
     for found in (ours, compiled):
         for one, other in zip(found, differentiate(backend.scan_plainly), strict=True):
             np.testing.assert_allclose(one, other, atol=2e-5)
