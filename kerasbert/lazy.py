@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kerasbert.errors import missing, nearest
+from kerasbert.errors import missing
 
 
 def later(module: str, name: str) -> Callable:
@@ -39,10 +39,8 @@ def public(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any]
 
     def load(name: str) -> Any:
         if name not in homes:
-            best = None if name.startswith("_") else nearest(name, homes)
-            raise AttributeError(
-                f"module {package!r} has no attribute {name!r}" + (f". Nearest: {best!r}" if best else "")
-            )
+            # `obj`: an interpreter that prints it says the nearest; asked for here, each import of a submodule would search it
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
         if not homes[name]:
             return importlib.import_module(f"{package}.{name}")
         try:
