@@ -11,8 +11,8 @@ from kerasbert.text.added_graph import GraphMatcher, Segments
 from kerasbert.text.bpe import BLANK, BYTES, BytePairEncoding, MergeTokenizer
 from kerasbert.text.bpe_words import SPLITS
 from kerasbert.text.bpe_words_graph import class_table, word_starts
-from kerasbert.text.graph import GraphTokenizer
-from kerasbert.text.nfc_graph import Composer, lookup
+from kerasbert.text.graph import GraphTokenizer, lookup
+from kerasbert.text.nfc_graph import Composer
 from kerasbert.text.words_graph import decode
 
 NEVER = np.iinfo(np.int32).max  # rank of a pair that is not merged

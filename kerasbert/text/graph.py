@@ -20,6 +20,12 @@ from kerasbert.text.tree_graph import Belongs, Grown, TreeGraph
 from kerasbert.text.words_graph import Words, decode, split_words
 
 
+def lookup(keys: Tensor, values: Tensor, default: int) -> tf.lookup.StaticHashTable:
+    """A lookup table; a module that holds it takes it into a SavedModel."""
+    content = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values, tf.int32))
+    return tf.lookup.StaticHashTable(content, default)
+
+
 class GraphTokenizer(tf.Module):
     """Base of the graph's tokenizers; ids and character offsets are the pure-Python tokenizer's.
 

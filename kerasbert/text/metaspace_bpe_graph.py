@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.text.bpe_graph import MergeGraph, byte_columns, utf8_widths
+from kerasbert.text.graph import lookup
 from kerasbert.text.metaspace_bpe import SPACE, MetaspacePairEncoding
-from kerasbert.text.nfc_graph import lookup
 from kerasbert.text.words_graph import decode
 
 BITS = 21  # of a code point

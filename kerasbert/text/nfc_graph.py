@@ -3,18 +3,12 @@
 import numpy as np
 import tensorflow as tf
 
-from kerasbert.inputs import Tensor
+from kerasbert.text.graph import lookup
 from kerasbert.text.nfc import STABLE, compositions, decompositions, joining
 from kerasbert.text.normalize import TABLES
 
 BITS = 21  # of a code point
 MANY = 1 << 20  # more than classes
-
-
-def lookup(keys: Tensor, values: Tensor, default: int) -> tf.lookup.StaticHashTable:
-    """A lookup table; a module that holds it takes it into a SavedModel."""
-    content = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values, tf.int32))
-    return tf.lookup.StaticHashTable(content, default)
 
 
 class Composer(tf.Module):

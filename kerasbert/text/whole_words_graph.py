@@ -2,8 +2,7 @@
 
 import tensorflow as tf
 
-from kerasbert.text.graph import GraphTokenizer
-from kerasbert.text.nfc_graph import lookup
+from kerasbert.text.graph import GraphTokenizer, lookup
 from kerasbert.text.whole_words import WholeWords
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from kerasbert.text.added_graph import CODE
 from kerasbert.text.bpe_graph import MergeGraph
-from kerasbert.text.nfc_graph import lookup
+from kerasbert.text.graph import lookup
 from kerasbert.text.word_bpe import END, WordPairEncoding
 from kerasbert.text.wordpiece_graph import BREAK, BertWordsGraph
 
