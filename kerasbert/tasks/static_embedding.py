@@ -125,7 +125,7 @@ def bare(tokenizer: Tokenizer) -> Tokenizer:
 def _of_pieces(encoder: "SpecModel", tokenizer: Tokenizer, kept: list[int]) -> np.ndarray:
     """The mean over what the encoder gives of each piece between the special tokens: float64 [n, H]."""
 
-    def function(model: keras.Model, given: Mapping[str, Tensor]) -> Tensor:
+    def function(model: "keras.Model", given: Mapping[str, Tensor]) -> Tensor:
         return readout(model(given)["sequence"], given["padding_mask"], "mean")
 
     rows = [inputs.row(*tokenizer.join([i])[:2]) for i in kept]
