@@ -47,6 +47,7 @@ KINDS = {
     "mt5": ("MT5ForConditionalGeneration", T5 | IDS | {"feed_forward_proj": "gated-gelu"}),
     "gpt2": ("GPT2LMHeadModel", {"vocab_size": V, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 40} | IDS),
 }
+SEEDS = {"bart": 1, "marian": 5}  # of models whose texts differ
 CASES = {
     "greedy": {},
     "forced": {"forced_bos_token_id": 2, "forced_eos_token_id": END, "min_new_tokens": 4},
@@ -74,7 +75,7 @@ def written(name: str, folder: Path) -> Path:
     import torch
 
     kind, config = KINDS[name]
-    model = make(kind, config, seed=1 if name == "bart" else 7)
+    model = make(kind, config, seed=SEEDS.get(name, 7))
     with torch.no_grad():
         for weight, value in model.named_parameters():
             if not value.requires_grad:  # the sines of Pegasus
