@@ -137,10 +137,8 @@ def tried(kind: str, change: dict, folder: Path) -> tuple[str, object]:
     back, loading = getattr(theirs.transformers(), written).from_pretrained(folder / "back", output_loading_info=True)
     if any(loading[part] for part in ("missing_keys", "unexpected_keys", "mismatched_keys")):
         return "off", loading
-    for key in (
-        "eos_token_id",
-        "sep_token_id",
-    ):  # by which theirs find a place; an export tells that it writes the usual ones
+    # by which theirs find a place; an export tells that it writes the usual ones
+    for key in ("eos_token_id", "sep_token_id", "pad_token_id"):
         setattr(back.config, key, getattr(model.config, key, None))
     again = outputs(written, back.eval(), inputs[0])
     wrong = off({name: (again[name], value) for name, value in wanted[0].items() if name in again})
