@@ -206,5 +206,6 @@ def inputs_of(kind: str, config, length: int) -> dict[str, np.ndarray]:
     if segments > 1:
         found["segment_ids"] = np.sort(rng.integers(0, segments, (rows, length)), axis=1).astype("int32")
     if begins == "Longformer":
-        found["global_mask"] = np.eye(1, length, dtype="int32").repeat(rows, axis=0)
+        choice = kind.endswith("Choice")  # theirs: what stands behind two of a choice's separators, else <s>
+        found["global_mask"] = mask * (np.arange(length) > 2 if choice else np.eye(1, length, dtype="int32"))
     return found

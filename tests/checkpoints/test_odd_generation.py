@@ -1,7 +1,8 @@
 """What models write by generation_config.json with odd keys, 40 prompts and five decodings, against transformers' generate.
 
-`python -m tests.checkpoints.test_odd_generation [t5 bart ...] [--all]` counts: equal (every text), told or refused (by the key's
-name), not run by transformers itself, and off. Each decoding gets drawn keys; with `--all` each decoding gets every one.
+`python -m tests.checkpoints.test_odd_generation [t5 bart ...] [--all]` counts: equal (every text), told (by the key's name; with
+the same texts, or with others) or refused, not run by transformers itself, and off. Each decoding gets drawn keys; with `--all`
+every one.
 """
 
 import collections
@@ -89,7 +90,7 @@ def their_texts(model, folder: Path, tokenizer, rows: list[str]) -> list[list[st
 
 
 def tried(name: str, folder: Path, asked: dict[str, object], model, place: Path) -> tuple[str, object]:
-    """(equal, told, refused, unrun or off, why) of one generation_config.json."""
+    """(equal, told and what of it, refused, unrun or off, why) of one generation_config.json."""
     (folder / "generation_config.json").write_text(json.dumps(asked))
     with contextlib.redirect_stderr(io.StringIO()) as told:
         try:
@@ -98,17 +99,18 @@ def tried(name: str, folder: Path, asked: dict[str, object], model, place: Path)
         except InputError as error:
             return "refused", error
     lines = [line for line in told.getvalue().splitlines() if not line.startswith("writes by")]
-    if lines := [line for line in lines if not line.endswith("(config.json)")]:  # which is the same in all
-        return "told", lines
+    lines = [line for line in lines if not line.endswith("(config.json)")]  # which is the same in all
     rows = texts(PROMPTS)
     if name == "gpt2":
         run.task = run.task.optioned({"separator": ""})
     try:
         expected = their_texts(model, folder, run.tokenizer, rows)
     except Exception as error:  # theirs, of any kind
-        return "unrun", f"{type(error).__name__} {error}"
+        return ("told, unrun", lines) if lines else ("unrun", f"{type(error).__name__} {error}")
     got = ours(kb.predict(run, rows))
     different = [(mine, other) for mine, other in zip(got, expected, strict=True) if mine != other]
+    if lines:
+        return ("told, other texts" if different else "told, same texts"), lines
     return ("off", f"{len(different)}: {different[0]}") if different else ("equal", "")
 
 
@@ -117,7 +119,9 @@ def cases(name: str, whole: bool) -> Iterator[tuple[str, dict[str, object]]]:
     rng = np.random.default_rng([*name.encode()])
     config = KINDS[name][1]
     start = {"decoder_start_token_id": config["decoder_start_token_id"]} if "decoder_start_token_id" in config else {}
-    for decoding, usual in DECODINGS.items():
+    of_decoder = {"min_length": "min_new_tokens", "max_length": "max_new_tokens"} if name == "gpt2" else {}
+    for decoding, lengths in DECODINGS.items():  # a decoder's lengths count its prompt
+        usual = {of_decoder.get(key, key): value for key, value in lengths.items()}
         for odd in ({}, *ODD) if whole else ({}, *(ODD[i] for i in rng.choice(len(ODD), DRAWN, replace=False))):
             yield decoding, IDS | start | usual | odd
 
