@@ -130,6 +130,14 @@ class Spec:
 
     attended = "hidden"  # no field: the path of the width that the heads divide among themselves
 
+    def __new__(cls, *_: object, **given: object) -> Self:
+        for name in given:
+            check_path(name, hints_of(cls))
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        _check_fields(self)
+
     def derive(self, changes: Mapping[str, object]) -> Self:
         """A copy with the fields at dotted paths replaced.
 
@@ -325,6 +333,19 @@ def check(path: str, value: object, hint: Any) -> Any:
             return value
     names = " or ".join(getattr(option, "__name__", str(option)).replace("NoneType", "None") for option in options)
     raise InputError(f"{path} must be {names}. Received: {value!r:.200}")
+
+
+def _check_fields(part: Any, prefix: str = "") -> None:
+    """Refuse fields of another type; a list becomes a tuple and a whole number a float, as of a file."""
+    for name, hint in hints_of(type(part)).items():
+        value, path = getattr(part, name), prefix + name
+        if not dataclasses.is_dataclass(hint):
+            if type(found := check(path, value, hint)) is not type(value):
+                object.__setattr__(part, name, found)
+        elif isinstance(value, cast(type, hint)):
+            _check_fields(value, f"{path}.")
+        else:
+            raise InputError(f"{path} must be {hint.__name__}(...). Received: {value!r:.60}")
 
 
 def to_dict(spec: Any) -> Json:
