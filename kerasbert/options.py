@@ -19,7 +19,7 @@ from kerasbert.errors import InputError, near
 Result = TypeVar("Result")
 Parameters = ParamSpec("Parameters")
 # types that `checked` looks for: a number's range is its function's to tell
-SEEN = {bool, str, os.PathLike, types.NoneType}
+SEEN = {bool, str, os.PathLike, types.NoneType, Mapping}
 PLAIN = {int: "a whole number", float: "a number", str: "text", bool: "true or false", types.NoneType: "null"}
 
 
@@ -218,18 +218,18 @@ def passing(*sources: Callable[..., object]) -> Callable[[Callable[..., Result]]
 
 
 def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The decorator of a public function: a name that it does not take is told with the nearest, the text "no" is no False.
+    """The decorator of a public function or method: a name that it does not take is told with the nearest, "no" is no False.
 
     Raises:
-        InputError: an unknown argument, or one of another type that is declared as text, a path, True or False.
+        InputError: an unknown argument, or one of another type that is declared as text, a path, True or False, a mapping.
     """
-    signature = inspect.signature(function)
+    signature, called = inspect.signature(function), function.__qualname__.removesuffix(".__init__")
     hints = _hints(signature)
     some = any(p.kind == p.VAR_KEYWORD for p in signature.parameters.values())
 
     def call(*positional: Parameters.args, **given: Parameters.kwargs) -> Result:
         if not some:
-            check_names(function.__name__, given, signature.parameters)
+            check_names(called, given, [each for each in signature.parameters if each != "self"])
         for name, value in (*zip(signature.parameters, positional), *given.items()):
             if name in hints:
                 check_type(name, hints[name], value)
@@ -239,12 +239,14 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
 
 def _hints(signature: inspect.Signature) -> dict[str, object]:
-    """Name -> type of the arguments that are texts, paths, True or False."""
+    """Name -> type of the arguments that are texts, paths, True or False, mappings."""
     found = {p.name: p.annotation for p in signature.parameters.values()}
     kinds = {
-        name: {*typing.get_args(hint)} if isinstance(hint, types.UnionType) else {hint} for name, hint in found.items()
+        name: typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,) for name, hint in found.items()
     }
-    return {name: hint for name, hint in found.items() if kinds[name] <= SEEN}
+    return {
+        name: hint for name, hint in found.items() if {typing.get_origin(each) or each for each in kinds[name]} <= SEEN
+    }
 
 
 def check_names(function: str, given: Iterable[str], known: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from kerasbert.errors import InputError
+from kerasbert.options import checked
 from kerasbert.storage.files import write_atomic
 from kerasbert.storage.json_view import Json
 from . import samples
@@ -140,6 +141,7 @@ def written(out: Path, blob: bytes, golden: str | os.PathLike | None, own: Seque
     return {"golden": str(golden), "golden_texts": content.count(b"\n") - 1}
 
 
+@checked
 def verify(runner: Runner, path: str | os.PathLike, tolerance: float | None = None) -> tuple[int, str]:
     """Replay a golden file.
 

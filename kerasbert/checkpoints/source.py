@@ -20,6 +20,7 @@ from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.reading import plain_name
 from kerasbert.errors import InputError, near, nearest
+from kerasbert.options import checked
 from kerasbert.storage import aside, files
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
@@ -247,6 +248,7 @@ def _near(name: str, models: list[str]) -> str:
     return f". Nearest model that pretrain knows: {best!r}" if best else ""
 
 
+@checked
 def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: bool | None = None) -> Tokenizer:
     """`text.load_tokenizer`, which also takes a model or run directory, and a name on the Hugging Face hub.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kerasbert.errors import InputError, missing
 from kerasbert.export.client_rest import SCHEMES, Call, Rest, Result, Signature, Spec
 from kerasbert.export.status import Again, CallError
+from kerasbert.options import checked, fits
 
 if TYPE_CHECKING:
     from kerasbert.export.client_grpc import Grpc
@@ -50,6 +51,7 @@ class Client:
 
     _transport: "Rest | Grpc"
 
+    @checked
     def __init__(
         self,
         url: str,
@@ -64,7 +66,8 @@ class Client:
     ) -> None:
         parts = _address(url)
         for name, value, least in (("timeout", timeout, 1e-3), ("retries", retries, 0), ("rows", rows, 1)):
-            if not least <= value < float("inf"):
+            kind = int if isinstance(least, int) else float
+            if not fits(value, kind, python=True) or not least <= value < float("inf"):
                 raise InputError(f"{name} of a client is at least {least:g}. Received: {value!r}")
         if certificate is not None and parts.scheme not in ("https", "grpcs"):
             raise InputError(f"certificate is for https:// and grpcs://. Received: {url}")

@@ -1,5 +1,6 @@
 """Build an index: the texts are counted, encoded block by block into a file beside its place, then all is put there at once."""
 
+import inspect
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ import numpy as np
 
 from kerasbert import __version__
 from kerasbert.errors import InputError
+from kerasbert.options import check_names, checked
 from kerasbert.retrieval import encoding, forms, graph, lexical, passages
 from kerasbert.retrieval.folder import FORMAT, GRAPH, INDEX, SETTINGS, VECTORS, sealed
 from kerasbert.retrieval.passages import Source
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from kerasbert.tasks.ensemble import Ensemble
 
 
+@checked
 def build(
     model: "str | os.PathLike | keras.Model | Ensemble",
     texts: "str | os.PathLike | Source | Iterable[str]",
@@ -53,10 +56,9 @@ def build(
     Raises:
         InputError: no text, an id there twice, a place that is not ours, faiss missing where it is asked for.
     """
+    own = {*inspect.signature(build).parameters} - {"settings"}
+    check_names("Index.build", settings, (*own, *SETTINGS, "precision"))
     forms.check(dtype)
-    for name, value in (("neighbours", neighbours), ("words", words), ("overwrite", overwrite)):
-        if not isinstance(value, bool) and not (name == "neighbours" and value is None):
-            raise InputError(f"{name} must be True or False. Received: {value!r:.40}")
     if neighbours and graph.library() is None:
         raise InputError(
             "a graph of neighbours needs faiss: pip install 'kerasbert[search]', or leave --neighbours out"

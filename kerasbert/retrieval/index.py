@@ -1,14 +1,16 @@
 """An index: texts, their vectors and what made them in a folder, and the nearest of them to a query."""
 
+import inspect
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError
+from kerasbert.options import check_names, checked, fits
 from kerasbert.retrieval import exact, forms, graph, judging, lexical
 from kerasbert.retrieval.building import build
 from kerasbert.retrieval.encoding import identity
@@ -31,7 +33,7 @@ HOW = ("vectors", "words", "both")
 
 
 def _check_count(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not fits(value, int, python=True) or cast(int, value) < 1:
         raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
 
 
@@ -50,6 +52,7 @@ class Index:
         InputError: no index, a damaged one, or another model than it was built by.
     """
 
+    @checked
     def __init__(
         self, path: str | os.PathLike, model: "str | os.PathLike | keras.Model | Ensemble | None" = None
     ) -> None:
@@ -85,6 +88,7 @@ class Index:
     def __len__(self) -> int:
         return len(self.vectors)
 
+    @checked
     def search(
         self,
         queries: str | Sequence[str],
@@ -127,6 +131,7 @@ class Index:
             hits = [reranked(judge, query, found, top) for query, found in zip(given, hits)]
         return hits[0] if isinstance(queries, str) else hits
 
+    @checked
     def evaluate(self, relevant: "str | os.PathLike | Relevant", *, top: int = 10, **settings: Any) -> Json:
         """How well queries find the texts that are relevant to them.
 
@@ -140,6 +145,8 @@ class Index:
         Raises:
             InputError: no query, one without a relevant text, or an id that the index does not hold.
         """
+        _check_count("top", top)
+        check_names("Index.evaluate", settings, {*inspect.signature(self.search).parameters} - {"queries"})
         if isinstance(relevant, str | os.PathLike):
             relevant = judging.read(relevant)
         graded = judging.graded(relevant)
@@ -205,11 +212,12 @@ class Index:
         passage = self._texts[number]
         return Hit(number, passage.text, score, passage.id)
 
-    def encode(self, queries: Sequence[str], prompt_name: str | None = None) -> np.ndarray:
+    @checked
+    def encode(self, queries: str | Sequence[str], prompt_name: str | None = None) -> np.ndarray:
         """Vectors of queries, of length 1: float32 [q, H]."""
         name = self.about["query_prompt"] if prompt_name is None else prompt_name
         settings: dict[str, Any] = {**self.about["settings"], "prompt_name": name}
-        return forms.unit(predict.encode(self.model, list(queries), **settings))
+        return forms.unit(predict.encode(self.model, listed(queries, what="queries"), **settings))
 
     @staticmethod
     def build(

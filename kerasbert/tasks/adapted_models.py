@@ -17,6 +17,7 @@ from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers import initial
 from kerasbert.layers.naming import names, sharing, values
+from kerasbert.options import checked
 from kerasbert.tasks.ensemble import Ensemble
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task, task_of
@@ -41,6 +42,7 @@ def encoder_of(model: "keras.Model | Ensemble") -> "SpecModel":
     return encoder
 
 
+@checked
 def merged(model: "keras.Model") -> "keras.Model":
     """The model with LoRA merged into its matrices, kernel + alpha / rank * A B: as large and fast as the base.
 

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import contextvars
 import os
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -86,7 +87,8 @@ def _values(function: Callable, encoded: Encoded, longest: int, batch: int) -> V
                 before, at, value = waiting.popleft()
                 inside -= before
                 yield at, value.result()
-            waiting.append((tokens, indices, pool.submit(answer, batched)))
+            context = contextvars.copy_context()  # options of the call, which a thread of the pool has not
+            waiting.append((tokens, indices, pool.submit(context.run, answer, batched)))
             inside += tokens
         yield from ((at, value.result()) for _, at, value in waiting)
     finally:

@@ -1,6 +1,8 @@
 """The model of a task and its objective; what differs between kinds stands in their files."""
 
-from collections.abc import Mapping
+import contextlib
+import contextvars
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
@@ -21,9 +23,12 @@ from kerasbert.storage.json_view import Json
 from kerasbert.tasks.task import Task
 
 if TYPE_CHECKING:
+    from kerasbert.tasks.base import TaskKind
     from kerasbert.text.base import Tokenizer
 
+    Parts = tuple[Task, TaskKind, str | None]  # with what its head reads of a row
 
+_asked: "contextvars.ContextVar[tuple[TaskModel, Parts] | None]" = contextvars.ContextVar("asked", default=None)
 POOLED = "pooled"  # in a batch: what the head reads of each row, float32 [B, H], which a frozen encoder made before
 
 
@@ -44,10 +49,34 @@ class TaskModel(HeadedModel):
         of_row = kind.readout(task, encoder)
         heads, shapes = _reading(task, encoder, of_row, *kind.heads(encoder, task))
         super().__init__(encoder, heads, shapes, dtype=encoder.dtype_policy, **kwargs)
-        self.declaration = task
-        self.kind = kind
+        self._own = (task, kind, of_row)
         self.labels = tuple(task.labels.values()) or None
-        self.readout = of_row
+
+    @property
+    def declaration(self) -> Task:
+        return self._parts()[0]
+
+    @property
+    def kind(self) -> "TaskKind":
+        return self._parts()[1]
+
+    @property
+    def readout(self) -> str | None:
+        return self._parts()[2]
+
+    def _parts(self) -> "Parts":
+        model, parts = _asked.get() or (None, None)
+        return parts if model is self and parts is not None else self._own
+
+    @contextlib.contextmanager
+    def asked(self, options: Mapping[str, object]) -> Iterator[None]:
+        """Within it the task has options of a call, in this thread alone: others may ask the same model otherwise."""
+        task = self.declaration.optioned(options)
+        token = _asked.set((self, (task, task.how, task.how.readout(task, self.encoder))))
+        try:
+            yield
+        finally:
+            _asked.reset(token)
 
     @property
     def network(self) -> Tensor:
@@ -70,8 +99,7 @@ class TaskModel(HeadedModel):
 
     @task.setter
     def task(self, task: Task) -> None:
-        self.declaration, self.kind = task, task.how
-        self.readout = self.kind.readout(task, self.encoder)
+        self._own = (task, task.how, task.how.readout(task, self.encoder))
 
     def call(
         self, inputs: Mapping[str, Tensor], training: bool = False, queries: bool | None = True

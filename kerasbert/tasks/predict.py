@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -167,7 +167,8 @@ def graph(
         }
         owner = weakref.ref(model)  # the graph must not keep the model that it is kept for
         # a partial: TensorFlow counts traces by the code of a function and would warn after five models
-        graphs[key] = tf.function(functools.partial(_called, read, owner), input_signature=[specs], autograph=False)
+        made = tf.function(functools.partial(_called, read, owner), input_signature=[specs], autograph=False)
+        graphs.setdefault(key, made)  # another thread's: one alone is traced
     return graphs[key]
 
 
@@ -287,18 +288,9 @@ def answered(
     return [with_triples(each, encoded.rows[at], model.tokenizer) for each, at in zip(found, rows)], encoded
 
 
-@contextlib.contextmanager
-def _as_asked(model: keras.Model, options: Mapping[str, object] | None) -> Iterator[None]:
+def _as_asked(model: keras.Model, options: Mapping[str, object] | None) -> contextlib.AbstractContextManager:
     """The model with options of a call: its network may depend on them, as vectors on `normalize`."""
-    held = getattr(model, "declaration", None)
-    if not options or held is None:
-        yield
-        return
-    model.task = held.optioned(options)
-    try:
-        yield
-    finally:
-        model.task = held
+    return model.asked(options) if options and hasattr(model, "asked") else contextlib.nullcontext()
 
 
 def _one_row(model: keras.Model, encoded: Encoded, longest: int, row: Row) -> np.ndarray:

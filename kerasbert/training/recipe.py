@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from kerasbert import spec as specs
 from kerasbert.errors import InputError, near
 from kerasbert.family import Family
-from kerasbert.options import fits, in_words, options
+from kerasbert.options import checked, fits, in_words, options
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.pretrain_config import PretrainConfig
@@ -96,6 +96,7 @@ KEPT = {
 SET = {"changes": "set"}  # what a recipe calls it, as the command line does
 
 
+@checked
 def read_recipe(path: str | os.PathLike) -> Recipe:
     """Read and check a recipe.
 

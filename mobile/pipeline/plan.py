@@ -25,7 +25,7 @@ from pathlib import Path
 from kerasbert import checkpoints
 from kerasbert.cli.options import Keywords
 from kerasbert.errors import InputError, unknown
-from kerasbert.options import options
+from kerasbert.options import checked, options
 from kerasbert.storage import files, places
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import tables
@@ -175,6 +175,7 @@ def read_plan(path: str | os.PathLike, **over: object) -> Plan:
         return Plan(values["model"], values.get("data"), tuple(made), values.get("strategy", "auto"))
 
 
+@checked
 def run_plan(
     plan: Plan | str | os.PathLike,
     out: str | os.PathLike,

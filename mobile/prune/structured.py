@@ -14,7 +14,7 @@ from kerasbert import checkpoints
 from kerasbert.errors import InputError
 from kerasbert.layers import mix
 from kerasbert.layers.naming import names
-from kerasbert.options import check_ranges, configured, option
+from kerasbert.options import check_ranges, checked, configured, option
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
@@ -114,6 +114,7 @@ def width(run: str | os.PathLike, data: Data, *, config: WidthConfig) -> Json:
     return report | {"removed": {name.removesuffix("/outer/kernel"): gone for name, gone in removed.items()}}
 
 
+@checked
 def layers(run: str | os.PathLike, *, out: str | os.PathLike, keep: Sequence[int], overwrite: bool = False) -> Json:
     """Drop layers (Fan et al., 2020, section 3.2; Sanh et al., 2019, start their student from every second layer).
 

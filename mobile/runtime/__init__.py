@@ -91,7 +91,7 @@ def load(
             installed that computes it rightly.
     """
     for name, value, most in (("threads", threads, THREADS), ("windows", windows, math.inf)):
-        if not 1 <= value <= most:
+        if not isinstance(value, int | np.integer) or not 1 <= value <= most:
             raise InputError(f"{name} is {value}, expected {'at least 1' if most == math.inf else f'1 to {most}'}")
     delegates.check(delegate)
     path, give_back = located(path)

@@ -15,6 +15,7 @@ import numpy as np
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.inputs import listed
+from kerasbert.options import checked
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
@@ -37,6 +38,7 @@ ROWS = re.compile(
 MATRIX = re.compile(r"^block_|/block_")
 
 
+@checked
 def trim(
     run: str | os.PathLike,
     texts: "Sequence[Sample] | None" = None,

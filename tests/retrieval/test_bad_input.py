@@ -128,8 +128,18 @@ def test_large_texts_and_graphs_are_known_by_pieces_from_end_to_end(tmp_path, mo
         (lambda index: index.build(index.model, {"a", "b"}, "x"), "texts is a set, which has no order"),
         (lambda index: index.build(index.model, np.array("a"), "x"), "texts is a ndarray, expected a list"),
         (lambda index: index.build(index.model, ["a"], "x", words="no"), "words must be True or False. Received: 'no'"),
-        (lambda index: index.build(index.model, ["a"], "x", dtype=[]), "dtype must be one of"),
-        (lambda index: index.build(index.model, ["a"], "x", length="9"), "length must be between 3 and .*Received: .9"),
+        (lambda index: index.search("cat", topp=1), "Index.search has no option 'topp'. Nearest: 'top'"),
+        (lambda index: index.search("cat", exact_search="no"), "exact_search must be True or False. Received: 'no'"),
+        (lambda index: index.evaluate({"cat": ["0"]}, excat_search=True), "Nearest: 'exact_search'"),
+        (
+            lambda index: index.evaluate({"cat": ["0"]}, top="3"),
+            "top must be a whole number of at least 1. Received: '3'",
+        ),
+        (lambda index: index.build(index.model, ["a"], "x", dtype=[]), "dtype must be text. Received: .."),
+        (
+            lambda index: index.build(index.model, ["a"], "x", length="9"),
+            "length must be between 3 and .*Received: '9'",
+        ),
     ],
 )
 def test_what_a_caller_gives_is_checked(held, call, line, tmp_path, monkeypatch):
@@ -205,3 +215,10 @@ def test_a_damaged_graph_is_refused_whatever_is_damaged(tmp_path, at):
         file.write(b"\x7f" * 8)
     with pytest.raises(InputError, match="is damaged .graph.faiss.: build it again"):
         graph.opened(tmp_path, {"graph": about})
+
+
+def test_one_query_is_one_vector(held):
+    """encode("cat") was three vectors, of its letters; a number of numpy is a number."""
+    np.testing.assert_array_equal(held.encode("the cat"), held.encode(["the cat"]))
+    assert held.encode("the cat").shape == (1, held.width)
+    assert held.search("the cat", np.int64(2)) == held.search("the cat", 2)

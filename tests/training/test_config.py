@@ -17,6 +17,7 @@ from kerasbert import cli
 from kerasbert.cli.options import add_options, given
 from kerasbert.cli.parser import Parser
 from kerasbert.errors import InputError
+from kerasbert.export.client import Client
 from kerasbert.options import fits, option, options
 from kerasbert.training.config import FinetuneConfig, TrainConfig
 from kerasbert.training.pretrain_config import PretrainConfig
@@ -169,6 +170,21 @@ def test_what_python_hands_over_is_of_the_type_that_is_declared(value, hint, rig
             lambda: kb.finetune("run", "sts", "rows", out="x", dims=[6.5]),
             "dims must be a list of whole numbers or None",
         ),
+        (lambda: kb.grid("run", "sts", "rows", grid="seed", out="x"), "grid must be a mapping. Received: 'seed'"),
+        (lambda: kb.predict("run", ["a"], options="beams"), "options must be a mapping or None. Received: 'beams'"),
+        (lambda: kb.Index("x", by="run"), "Index has no option 'by'. Expected one of: path, model"),
+        (lambda: kb.Index(5), "path must be a path. Received: 5"),
+        (lambda: kb.Index.build("run", ["a"], "x", word=True), "Index.build has no option 'word'. Nearest: 'words'"),
+        (
+            lambda: kb.Index.build("run", ["a"], "x", prompt="a "),
+            "Index.build has no option 'prompt'. Nearest: 'prompt_name'",
+        ),
+        (lambda: kb.Index.build("run", ["a"], None), "out must be a path. Received: None"),
+        (lambda: kb.load_tokenizer("x", lower=True), "load_tokenizer has no option 'lower'. Nearest: 'lowercase'"),
+        (lambda: kb.mobile.load("x", threads="2"), "threads is 2, expected 1 to 256"),
+        (lambda: kb.mobile.trim("run", overwrit=True), "trim has no option 'overwrit'. Nearest: 'overwrite'"),
+        (lambda: kb.mobile.run_plan("p.yaml", "x", overwrite="no"), "overwrite must be True or False. Received: 'no'"),
+        (lambda: Client("http://a:1", "m", timeout="30"), "timeout of a client is at least 0.001. Received: '30'"),
     ],
 )
 def test_what_functions_do_not_take_is_refused_before_anything_is_read(call, told):
