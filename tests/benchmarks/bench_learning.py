@@ -60,8 +60,8 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
     "reformer": (
         # 0.02 * sqrt(256 / 32): its streams are 32 wide here
         {"changes": {"initializer": 0.057, "axial.initializer": 0.057}},
-        "its positions and tokens start at deviation 1, as in trax, and maps at 0.02 hardly add to them. When its tokens started at "
-        "0.02 it came to .539, and with tokens at 0.057 and a fine-tuning rate of 3e-3 to .537 and .532",
+        "its positions and tokens start at deviation 1, as in trax, and maps at 0.02 hardly add to them. When its tokens "
+        "started at 0.02 it came to .539, and with tokens at 0.057 and a fine-tuning rate of 3e-3 to .537 and .532",
     ),
     "ulmfit": (
         UNDROPPED | {"finetuning_rate": 3e-3},
@@ -70,9 +70,10 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "sa-lstm": (
         {"rate": 1e-3, "finetuning_rate": 3e-3, "epochs": 6},
-        "a writer that only learns how frequent tokens are drives its state to one that is the same for all texts: pretrained at 2e-3 "
-        "the last states of two texts differ by 0.02 of 0.8, and a word five places before the end moves them by 0.0002. A new one "
-        "fine-tuned at 3e-3 comes to .745, after 6e-3 to .550, after 2e-3 to .532, after 1e-3 to .617 in three epochs",
+        "a writer that only learns how frequent tokens are drives its state to one that is the same for all texts: pretrained "
+        "at 2e-3 the last states of two texts differ by 0.02 of 0.8, and a word five places before the end moves them by "
+        "0.0002. A new one fine-tuned at 3e-3 comes to .745, after 6e-3 to .550, after 2e-3 to .532, after 1e-3 to .617 in "
+        "three epochs",
     ),
     **dict.fromkeys(
         ("quick-thoughts", "skip-thought"),
