@@ -24,7 +24,8 @@ class Axial:
         factored: bool; else there is a table of `embeddings.positions` vectors.
         shape: a rows and b columns, which make a * b positions.
         widths: numbers of a vector that its row gives and its column, H in all; None: a quarter and three.
-        initializer: float, standard deviation.
+        initializer: float, standard deviation of both tables, and of the tokens' (trax, 2020: 1), which would hardly count
+            beside them otherwise.
     """
 
     factored: bool = True
@@ -77,7 +78,8 @@ class ReformerEmbeddings(keras.layers.Layer):
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         width = spec.embeddings.width
         assert width is not None
-        self.tokens = Table(spec.embeddings.vocabulary, width, spec.initializer, name="tokens", **kwargs)
+        begins = spec.axial.initializer if spec.axial.factored else spec.initializer
+        self.tokens = Table(spec.embeddings.vocabulary, width, begins, name="tokens", **kwargs)
         if spec.axial.factored:
             self.positions = AxialPositions(spec, name="positions", **kwargs)
         else:

@@ -12,6 +12,8 @@ Differences from a pre-norm Transformer, for sequences of up to a million tokens
 `hidden` is the width of what heads read, 2 H; `embeddings.width` is H, transformers' hidden_size. The released models are causal;
 `--set attention.causal=false` makes one of both sides. A text is classified by its first token, a causal model's by its last.
 
+A new model's tokens start as its axial positions (`axial.initializer`), as in trax's `Embedding` of 2020.
+
 Differs: texts of any length up to a * b are trained; transformers asks for a * b tokens exactly. Buckets that a configuration
 leaves open follow from the longest sequence, there from the first batch. transformers 5 stores the bias of the head and
 adds it to nothing; here, as in the released code, it counts. Writing a token at a time is not here: who shares a chunk
