@@ -10,7 +10,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, cast
 
 from kerasbert import field_names
@@ -21,6 +21,7 @@ Parameters = ParamSpec("Parameters")
 # types that `checked` looks for: a number's range is its function's to tell
 SEEN = {bool, str, os.PathLike, types.NoneType, Mapping}
 PLAIN = {int: "a whole number", float: "a number", str: "text", bool: "true or false", types.NoneType: "null"}
+PYTHON = {bool: "True or False", types.NoneType: "None"}  # where a program gives them
 
 
 def option(
@@ -147,36 +148,35 @@ def _several(value: object, hint: object, python: bool) -> bool:
     )
 
 
-def in_words(hint: object) -> str:
+def in_words(hint: object, python: bool = False) -> str:
     """The types that `fits` takes, as an error names them."""
-    return " or ".join(dict.fromkeys(_words(hint)))
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if python and os.PathLike in kinds:
+        kinds = tuple(kind for kind in kinds if kind is not str)
+    return " or ".join(dict.fromkeys(filter(None, (_in_words(kind, python) for kind in kinds))))
 
 
-def _words(hint: object) -> Iterator[str]:
-    if isinstance(hint, types.UnionType):
-        for each in typing.get_args(hint):
-            yield from _words(each)
-        return
-    kind = typing.get_origin(hint) or hint
+def _in_words(hint: object, python: bool) -> str:
+    """One type; "" for a class that only our own code makes objects of."""
+    kind: Any = typing.get_origin(hint) or hint
     if kind in PLAIN:
-        yield PLAIN[cast(type, kind)]
-    elif kind is os.PathLike:
-        yield PLAIN[str]
-    elif kind is tuple or (isinstance(kind, type) and issubclass(kind, Sequence)):
+        return PYTHON.get(kind, PLAIN[kind]) if python else PLAIN[kind]
+    if kind is os.PathLike:
+        return "a path" if python else PLAIN[str]
+    if kind is Callable:
+        return "a function"
+    if kind is Iterable or kind is tuple or issubclass(kind, Sequence):
         inner = {PLAIN[each] for each in typing.get_args(hint) if each in PLAIN}
-        yield f"a list of {min(inner).removeprefix('a ')}s" if len(inner) == 1 else "a list"
-    elif isinstance(kind, type) and issubclass(kind, Mapping):
-        yield "a mapping"
-    elif isinstance(kind, type):
-        yield "a function" if kind is Callable else f"a {kind.__name__}"
+        return f"a list of {min(inner).removeprefix('a ')}s" if len(inner) == 1 else "a list"
+    if issubclass(kind, Mapping):
+        return "a mapping"
+    return "" if dataclasses.is_dataclass(kind) else f"a {kind.__name__}"
 
 
 def check_type(name: str, hint: object, value: object) -> None:
     """Refuse what an option of a function cannot be: the text "False" is true."""
     if not fits(value, hint, python=True):
-        expected = in_words(hint).replace(PLAIN[bool], "True or False").replace(PLAIN[types.NoneType], "None")
-        expected = expected.replace(PLAIN[str], "a path", 1) if os.PathLike in typing.get_args(hint) else expected
-        raise InputError(f"{name} must be {expected}. Received: {value!r:.60}")
+        raise InputError(f"{name} must be {in_words(hint, python=True)}. Received: {value!r:.60}")
 
 
 def described(fields: Mapping[str, dataclasses.Field]) -> str:

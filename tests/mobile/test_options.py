@@ -2,12 +2,15 @@
 
 import dataclasses
 import inspect
+from pathlib import Path
 
 import pytest
 
 from kerasbert.errors import InputError
 from kerasbert.mobile import cli
 from kerasbert.mobile.options import CompressConfig
+from kerasbert.options import check_type, fits
+from kerasbert.tasks.tables import Memory
 
 NAMES = [field.name for field in dataclasses.fields(CompressConfig)]
 PLANNED = "target length lengths min_agreement calibration calibration_size embedding_codes max_drop".split()
@@ -56,3 +59,42 @@ def test_the_command_takes_those_that_fit_on_a_line():
         "golden": None,
     }
     assert vars(cli.parser().parse_args("compress RUN --out x --lengths any".split()))["lengths"] == "any"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("data", Memory((("a film", "1"),), "the rows held out", read=True)),  # what a plan gives
+        ("data", {"text": ["a film"], "label": [1]}),
+        ("data", [("a film", 1)]),
+        ("data", ("train.tsv", "dev.tsv")),
+        ("texts", ["a film"]),
+        ("texts", [("a film", "good")]),
+        ("texts", [(("a", "film"),), (("good",),)]),  # words that are tagged
+        ("texts", [("where", ("here", "there"))]),  # choices
+        ("texts", (text for text in ("a", "b"))),
+        ("texts", Path("a.txt")),
+        ("calibration", [(("a", "film"),)]),
+        ("calibration", "a.tsv"),
+    ],
+)
+def test_what_the_kinds_of_task_are_asked_is_taken(name, value):
+    """Words to be tagged, and a plan's own rows, were refused by the type that was declared."""
+    types = {field.name: field.type for field in dataclasses.fields(CompressConfig)}
+    assert fits(value, types[name], python=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("data", 3, "data must be a path or a mapping or a list or None. Received: 3"),
+        ("texts", [3], r"texts must be a list or a path or None. Received: \[3\]"),
+        ("texts", True, "texts must be a list or a path or None. Received: True"),
+        ("golden", 3, "golden must be a path or None. Received: 3"),
+        ("overwrite", "no", "overwrite must be True or False. Received: 'no'"),
+    ],
+)
+def test_what_they_are_not_is_refused(name, value, told):
+    types = {field.name: field.type for field in dataclasses.fields(CompressConfig)}
+    with pytest.raises(InputError, match=f"^{told}"):
+        check_type(name, types[name], value)
