@@ -185,10 +185,12 @@ def write(
     Returns:
         how many texts were truncated.
     """
-    from kerasbert.tasks.answer_tables import Sheet
+    from kerasbert.tasks.answer_tables import Sheet, check_replaced
 
     count, absent = table.survey.count, table.survey.absent
     sheet = Sheet(table.kind, table.survey.columns, fields, count > absent, table.delimiter, table.rows.columns[0])
+    if out is not None:
+        check_replaced(out, sheet)
     tell(sheet.told())
     with Progress(count, "rows", name) as progress:
         if out is None:

@@ -40,7 +40,9 @@ BUILT = re.compile(  # folders that stay when they are empty
     r"(\d+-\w+/)?(checkpoints(/\.?step_\d+)?|tensorboard|dumps|cache|tasks|tokenizer|adapter)|(\d+-\w+/)?tensorboard/plugins(/.*)?|\d+-\w+"
 )
 PAGE = '<meta name="generator" content="kerasbert {}">'  # in every page of ours, with the command that writes it
-_ANSWERS = rb"(?:^|[\t,;|{ ])\"?(predicted_\w+|score|similarity|entities)\"?(?=[\t,;|:\r\n]|$)|\A-DOCSTART-\tO\n\n"
+# fields of answers as columns or keys; `answer_tables.check_replaced` asks for those of the command itself
+_FIELDS = rb"predicted_\w+|similarity|score|value|values|labels|entities"
+_ANSWERS = rb"(?:^|[\t,;|{ ])\"?(?:" + _FIELDS + rb")\"?(?=[\t,;|:\r\n]|$)|\A-DOCSTART-\tO\n\n|\A\{\n "
 FILES: Mapping[
     str, tuple[str, bytes]
 ] = {  # kind of file -> what it is called, what its first 4 kB or its last 64 kB hold

@@ -1,5 +1,6 @@
 """A table of texts -> the same table with answers, a row at a time."""
 
+import csv
 import dataclasses
 import itertools
 import json
@@ -14,6 +15,7 @@ from kerasbert.data import texts
 from kerasbert.data.reading import numbered_lines
 from kerasbert.data.sources import SURROGATES, TABLES, check_files, file_format
 from kerasbert.errors import InputError
+from kerasbert.storage.places import PAGE
 from kerasbert.tasks import fasttext, word_rows
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.entity_files import FIELDS, WRITERS
@@ -24,6 +26,12 @@ KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".
 TABLED = ("csv", "tsv", "jsonl")  # of which a table may be itself
 BY_ID = ".json"
 """The ending of what benchmarks take: a json object of the rows' `id` -> the first field of the answer."""
+STARTS = {
+    "conll": "-DOCSTART-\tO\n\n",
+    "html": PAGE.format("predict"),
+    BY_ID: '{\n "',
+}  # what files hold that are no tables
+INSTEAD = "Choose another place, or remove it yourself"
 ENDS = ("\t", "\n", "\r")  # what a cell of a tsv cannot hold
 
 
@@ -269,6 +277,35 @@ class Sheet:
             yield before + SURROGATES.sub("\ufffd", said[2:-2])
             before = ",\n"
         yield "\n}\n"
+
+
+def check_replaced(path: str | os.PathLike, sheet: Sheet) -> None:
+    """Refuse to replace a file that this command would not write: a table of the user's own may have a column `score`.
+
+    Raises:
+        InputError: a header, or a first row of json, without the columns of the answers; no conll, page or object of ours.
+    """
+    if not os.path.exists(path) or not os.path.getsize(path):
+        return
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        if sheet.kind in STARTS:
+            if STARTS[sheet.kind] not in file.read(4096):
+                raise InputError(f"{path} is none of our {sheet.kind.strip('.')} files: it is kept. {INSTEAD}")
+            return
+        held = _columns(file, sheet)
+    if missing := [name for name in sheet.added.values() or sheet.columns if name not in held]:
+        what = f"column{'s' * (len(missing) > 1)} {' and '.join(map(repr, missing))} of the answers"
+        raise InputError(f"{path} has no {what}: it is kept. {INSTEAD}")
+
+
+def _columns(file: Iterable[str], sheet: Sheet) -> list[str]:
+    """The columns of a table as a sheet would write it; none where it is another file."""
+    try:
+        if sheet.kind == "jsonl":
+            return list(json.loads(next(iter(file))))
+        return next(csv.reader(file, delimiter=sheet.delimiter if sheet.kind == "csv" else "\t"))
+    except (ValueError, TypeError, RecursionError, StopIteration, csv.Error):
+        return []
 
 
 def _json(row: Mapping[str, object]) -> str:

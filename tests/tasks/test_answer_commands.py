@@ -182,6 +182,28 @@ def test_mistakes_of_predict_are_one_line_and_leave_nothing(run, classifier, tmp
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_answers_are_replaced_and_a_table_with_a_column_score_is_not(run, classifier, tmp_path, ending):
+    """Any table with a column `score` was replaced, as the gold of STS."""
+    data, out = tiny.labelled(tmp_path / "dev.tsv", 4), tmp_path / f"a.{ending}"
+    line = ["predict", classifier, "--data", data, "--out", out, "--overwrite"]
+    for made in ("csv", "tsv", "jsonl"):  # whatever it is called
+        mine = {
+            "csv": "text,label,score\nold,1,5\n",
+            "tsv": "text\tscore\nold\t5\n",
+            "jsonl": '{"label": 1, "score": 5}\n',
+        }[made]
+        out.write_text(mine)
+        _, err = run(*line, status=2)
+        assert "it is kept. Choose another place" in err
+        assert out.read_text() == mine
+    out.unlink()
+    run(*line)
+    first = out.read_text()
+    run(*line)
+    assert out.read_text() == first
+
+
 def test_lines_are_read_as_they_come():
     read, write = os.pipe()
     with os.fdopen(read) as stream:
