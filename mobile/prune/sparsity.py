@@ -59,7 +59,8 @@ class Magnitude:
         scope: "layer" or "global".
         schedule: "polynomial" or "constant"; "2:4" is made once, as "constant".
         begin, end, frequency: int, updates, see `schedule.make_schedule`.
-        patterns: regular expressions searched in the names of the weights; attention and feed-forward kernels by default.
+        patterns: regular expressions searched in the names of the weights; attention and feed-forward kernels by default, but for
+            those that read a table of positions, whose products are constants of a file.
     Raises:
         InputError: a value that does not exist or is out of range.
     """
