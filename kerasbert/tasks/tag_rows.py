@@ -1,26 +1,21 @@
 """The tags and the words of a row, as its file has them."""
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasbert.answers.schemes import OUTSIDE, has_spans
 from kerasbert.errors import InputError
-from kerasbert.tasks import tables
+from kerasbert.tasks.tables import Source, where
 from kerasbert.text.words import split_words
-
-if TYPE_CHECKING:
-    from kerasbert.tasks.tables import Source
 
 FEWEST = 0.5  # of labels that look like BIO, so that the others among them are mistakes
 
 
-def tags_of(value: Any, source: "Source", line: int) -> list[str]:
+def tags_of(value: Any, source: Source, line: int) -> list[str]:
     """The tags of a row: a list, or a text with blanks between them."""
     tags = value.split() if isinstance(value, str) else [str(tag).strip() for tag in value]
     if not all(tags):
-        raise InputError(
-            f"{tables.where(source, line)}: tag {tags.index('') + 1} is empty, expected a tag for every word"
-        )
+        raise InputError(f"{where(source, line)}: tag {tags.index('') + 1} is empty, expected a tag for every word")
     return tags
 
 
@@ -31,7 +26,7 @@ def words_of(text: Any) -> Sequence[str]:
     return text[0] if text and isinstance(text[0], tuple) else text
 
 
-def check_tags(names: Collection[str], source: "Source", lines: Sequence[int], values: Sequence[Any]) -> None:
+def check_tags(names: Collection[str], source: Source, lines: Sequence[int], values: Sequence[Any]) -> None:
     """Refuse tags that are not BIO or IOBES where the others are.
 
     Raises:
@@ -46,6 +41,6 @@ def check_tags(names: Collection[str], source: "Source", lines: Sequence[int], v
         for tag in tags_of(value, source, line):
             if tag in wrong:
                 raise InputError(
-                    f"{tables.where(source, line)}: tag {tag!r:.40} is none of O, B-TYPE, I-TYPE, E-TYPE, S-TYPE, as the others "
+                    f"{where(source, line)}: tag {tag!r:.40} is none of O, B-TYPE, I-TYPE, E-TYPE, S-TYPE, as the others "
                     "are. Mend it"
                 )
