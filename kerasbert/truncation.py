@@ -1,6 +1,7 @@
 """How many of the texts that became vectors lost tokens: counted where vectors alone are given, told by whoever asks."""
 
 import contextlib
+import contextvars
 import dataclasses
 from collections.abc import Iterator
 
@@ -23,20 +24,21 @@ class Truncated:
         return [f"{few} more than {self.longest} tokens: truncated"] if self.count else []
 
 
-_counting: list[Truncated] = []
+_counting: contextvars.ContextVar[tuple[Truncated, ...]] = contextvars.ContextVar("truncated", default=())
 
 
 @contextlib.contextmanager
 def truncated() -> Iterator[Truncated]:
     """Within it the texts of all that gives vectors alone (`kb.encode`, `Runner.outputs`) are counted."""
-    _counting.append(Truncated())
+    found = Truncated()
+    token = _counting.set((*_counting.get(), found))
     try:
-        yield _counting[-1]
+        yield found
     finally:
-        _counting.pop()
+        _counting.reset(token)
 
 
 def count_truncated(count: int, texts: int, longest: int) -> None:
     """Add to what is counted."""
-    for each in _counting:
+    for each in _counting.get():
         each.count, each.texts, each.longest = each.count + count, each.texts + texts, longest

@@ -1,6 +1,7 @@
 """The few operations that keras.ops would compile badly; each has a plain `keras.ops` form with the same result."""
 
 import contextlib
+import contextvars
 import math
 from collections.abc import Callable, Iterator, Sequence
 
@@ -14,20 +15,20 @@ TENSORFLOW = keras.backend.backend() == "tensorflow"
 if TENSORFLOW:
     import tensorflow as tf
 
-_tracing_for_tpu = [False]
-_chips: list[str | None] = [None]
+# of the thread that traces: others load, train and answer at the same time
+_traced_for: contextvars.ContextVar[str | None] = contextvars.ContextVar("traced_for", default=None)  # a kind of TPU
+_serving: contextvars.ContextVar[bool] = contextvars.ContextVar("serving", default=False)
+_chips: list[str | None] = [None]  # of the process
 
 
 @contextlib.contextmanager
 def as_tpu(chip: str = "v5e") -> Iterator[None]:
     """Within it, programs are traced as for a TPU of this kind, without one."""
-    _tracing_for_tpu.append(True)
-    _chips.append(chip)
+    token = _traced_for.set(chip)
     try:
         yield
     finally:
-        _tracing_for_tpu.pop()
-        _chips.pop()
+        _traced_for.reset(token)
 
 
 def connected(chip: str | None) -> None:
@@ -37,12 +38,14 @@ def connected(chip: str | None) -> None:
 
 def tpu_chip() -> str | None:
     """The kind of TPU that the program being traced is for; None where it is not known."""
-    return _chips[-1]
+    return _traced_for.get() or _chips[0]
 
 
 def on_tpu() -> bool:
     """Whether the program being traced is for a TPU."""
-    return _tracing_for_tpu[-1] or (TENSORFLOW and isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy))
+    return _traced_for.get() is not None or (
+        TENSORFLOW and isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+    )
 
 
 def gather(table: Tensor, ids: Tensor, axis: int = 0) -> Tensor:
@@ -185,18 +188,14 @@ def by_head(x: Tensor, matrices: Tensor) -> Tensor:
     return ops.expand_dims(project(x[:, 0], matrices[0, 0]), 1)
 
 
-_serving = False
-
-
 @contextlib.contextmanager
 def serving() -> Iterator[None]:
     """Within it, graphs are traced for TensorFlow's own kernels on a CPU: predictions and SavedModels."""
-    global _serving
-    old, _serving = _serving, TENSORFLOW
+    token = _serving.set(TENSORFLOW)
     try:
         yield
     finally:
-        _serving = old
+        _serving.reset(token)
 
 
 def affine(
@@ -207,7 +206,7 @@ def affine(
     TensorFlow's graph optimizer finds MatMul, BiasAdd and the exact GELU behind each other, with no reshape between and the
     GELU written as here.
     """
-    if not _serving:
+    if not _serving.get():
         return None
     half = tf.cast(0.5, x.dtype)
     y = tf.nn.bias_add(tf.matmul(tf.reshape(x, (-1, x.shape[-1])), tf.convert_to_tensor(kernel)), bias)
@@ -226,7 +225,7 @@ def gelu(x: Tensor) -> Tensor:
     """
     if not TENSORFLOW or on_tpu() or keras.backend.standardize_dtype(x.dtype) not in ("bfloat16", "float16"):
         return ops.gelu(x, approximate=False)
-    return _gelu_of_16_bits(x)[0] if _serving else ops.custom_gradient(_gelu_of_16_bits)(x)
+    return _gelu_of_16_bits(x)[0] if _serving.get() else ops.custom_gradient(_gelu_of_16_bits)(x)
 
 
 def _gelu_of_16_bits(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:

@@ -1,6 +1,7 @@
 """Functions between the matrix products, which CPU training compiles; and what makes their gradients fast there."""
 
 import contextlib
+import contextvars
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +15,8 @@ TENSORFLOW = keras.backend.backend() == "tensorflow"
 if TENSORFLOW:
     import tensorflow as tf
 
-_fusion, _least, _elements = False, 0, False
+# whether functions are compiled, from how many elements on, and those of open sizes too
+_fusion: contextvars.ContextVar[tuple[bool, int, bool]] = contextvars.ContextVar("fusion", default=(False, 0, False))
 
 
 @contextlib.contextmanager
@@ -25,18 +27,16 @@ def fusion(on: bool, least: int = 0, elements: bool = False) -> Iterator[None]:
         least: int, elements: calls whose largest array has fewer are not compiled.
         elements: bool, whether those marked `by_element` are, whose arrays may have open sizes.
     """
-    global _fusion, _least, _elements
-    old = _fusion, _least, _elements
-    _fusion, _least, _elements = on and TENSORFLOW, least, elements and TENSORFLOW
+    token = _fusion.set((on and TENSORFLOW, least, elements and TENSORFLOW))
     try:
         yield
     finally:
-        _fusion, _least, _elements = old
+        _fusion.reset(token)
 
 
 def fusing() -> bool:
     """Whether what is traced now is within `fusion`."""
-    return _fusion
+    return _fusion.get()[0]
 
 
 class ByHand(NamedTuple):
@@ -68,10 +68,11 @@ def fused(fn: Callable | None = None, *, constant: tuple[int, ...] = (), by_hand
 
     @functools.wraps(fn)
     def call(*arrays: Tensor, **static: Any) -> Any:
-        if not _fusion:
+        on, least, _ = _fusion.get()
+        if not on:
             return fn(*arrays, **static)
         tensors = [None if x is None else tf.convert_to_tensor(x) for x in arrays]
-        if max(x.shape.num_elements() or _least for x in tensors if x is not None) < _least:
+        if max(x.shape.num_elements() or least for x in tensors if x is not None) < least:
             return fn(*arrays, **static)
         kinds = tuple(
             None if x is None else x.dtype.is_floating and (i not in constant or differentiated(x))
@@ -94,7 +95,7 @@ def by_element(fn: Callable[[Tensor], Sequence[Tensor]]) -> Callable[[Tensor], S
 
     @functools.wraps(fn)
     def call(x: Tensor) -> Sequence[Tensor]:
-        if not _elements:
+        if not _fusion.get()[2]:
             return fn(x)
         found = [tf.reshape(y, tf.shape(x)) for y in compiled()(tf.reshape(x, (-1,)))]
         return [tf.ensure_shape(y, x.shape) for y in found]

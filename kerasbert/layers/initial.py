@@ -1,6 +1,7 @@
 """What weights begin as."""
 
 import contextlib
+import contextvars
 from collections.abc import Iterator, Sequence
 
 import keras
@@ -8,22 +9,21 @@ from keras import ops
 
 from kerasbert.inputs import Tensor
 
-_unset = False
+_unset: contextvars.ContextVar[bool] = contextvars.ContextVar("unset", default=False)
 
 
 @contextlib.contextmanager
 def unset() -> Iterator[None]:
     """Within it kernels and tables begin at 0 and no numbers are drawn: their values are read from a file next."""
-    global _unset
-    old, _unset = _unset, True
+    token = _unset.set(True)
     try:
         yield
     finally:
-        _unset = old
+        _unset.reset(token)
 
 
 class Normal(keras.initializers.TruncatedNormal):
     """Keras' truncated normal; zeros within `unset`, and the initializers after it draw what they always do."""
 
     def __call__(self, shape: Sequence[int], dtype: str | None = None) -> Tensor:
-        return ops.zeros(shape, dtype) if _unset else super().__call__(shape, dtype)
+        return ops.zeros(shape, dtype) if _unset.get() else super().__call__(shape, dtype)

@@ -1,13 +1,14 @@
 """Low-rank adaptation of linear maps (Hu et al., 2021): which of them are given an A and a B when they are built."""
 
 import contextlib
+import contextvars
 import re
 from collections.abc import Iterator
 
 from kerasbert.adaptation import Lora
 from kerasbert.errors import InputError, near
 
-_asked: list["_Asked"] = []
+_asked: "contextvars.ContextVar[_Asked | None]" = contextvars.ContextVar("lora", default=None)
 
 
 class _Asked:
@@ -29,12 +30,12 @@ def asked(lora: Lora, folder: str) -> Iterator[None]:
     Raises:
         InputError: a target that no map of the encoder has; the nearest is named.
     """
-    _asked.append(_Asked(lora, folder))
+    built = _Asked(lora, folder)
+    token, seen = _asked.set(built), built.seen
     try:
         yield
-        seen = _asked[-1].seen
     finally:
-        _asked.pop()
+        _asked.reset(token)
     for target in lora.targets if lora.rank else ():
         if not seen & {target} and target not in map(without_numbers, seen):
             raise InputError(
@@ -48,10 +49,11 @@ def settings_of(path: str, shape: tuple[int, int]) -> tuple[int, float] | None:
     Raises:
         InputError: the rank is above what the matrix can have.
     """
-    if not _asked or not _asked[-1].lora.rank:
+    built = _asked.get()
+    if built is None or not built.lora.rank:
         return None
-    lora, target = _asked[-1].lora, target_of(path.removeprefix(f"{_asked[-1].folder}/"))
-    _asked[-1].seen.add(target)
+    lora, target = built.lora, target_of(path.removeprefix(f"{built.folder}/"))
+    built.seen.add(target)
     if target not in lora.targets and without_numbers(target) not in lora.targets:
         return None
     if lora.rank > min(shape):

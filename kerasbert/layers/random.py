@@ -7,6 +7,7 @@ permutations of each other.
 """
 
 import contextlib
+import contextvars
 import hashlib
 import math
 import zlib
@@ -120,32 +121,34 @@ class _Scope:
         return _mix(ops.bitwise_xor(keys, salt))
 
 
-_scopes: list[_Scope] = []
+_open: contextvars.ContextVar[_Scope | None] = contextvars.ContextVar("open", default=None)  # of the thread that traces
 
 
 @contextlib.contextmanager
 def scope(words: Tensor, rows: Tensor) -> Iterator[None]:
     """Within it, dropout draws from the key `words` (uint32 [2]) and each row's index in the global batch (int [B])."""
-    _scopes.append(_Scope(words, rows))
+    token = _open.set(_Scope(words, rows))
     try:
         yield
     finally:
-        _scopes.pop()
+        _open.reset(token)
 
 
 def scoped() -> bool:
     """Whether a scope is open, as it is where a program's training pass is traced."""
-    return bool(_scopes)
+    return _open.get() is not None
 
 
 def rows_key(name: str, rows: Tensor) -> Tensor:
     """The rows' keys [B, 2] for what is called `name`: the open scope's, outside of one those of rows 0 to `rows` - 1."""
-    return _scopes[-1].key(name) if _scopes else key(0, name, ops.arange(rows, dtype="int32"))
+    opened = _open.get()
+    return key(0, name, ops.arange(rows, dtype="int32")) if opened is None else opened.key(name)
 
 
 def shared_key(name: str) -> Tensor:
     """The key [2] for what is called `name`, the same for all rows: the open scope's; None outside of one."""
-    return _scopes[-1].of_update(name)[0] if _scopes else None
+    opened = _open.get()
+    return None if opened is None else opened.of_update(name)[0]
 
 
 class _Tape:
@@ -167,33 +170,34 @@ class _Tape:
         return self.values[-1]
 
 
-_tapes: list[_Tape] = []
+_tape: contextvars.ContextVar[_Tape | None] = contextvars.ContextVar("tape", default=None)
 
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Tensor]]:
     """Within it, what `drawn` gives is noted in the list."""
     values: list[Tensor] = []
-    _tapes.append(_Tape(values, False, _tapes[-1] if _tapes else None))
+    token = _tape.set(_Tape(values, False, _tape.get()))
     try:
         yield values
     finally:
-        _tapes.pop()
+        _tape.reset(token)
 
 
 @contextlib.contextmanager
 def replayed(values: list[Tensor]) -> Iterator[None]:
     """Within it, `drawn` gives what was noted, in that order, and draws nothing: a pass is computed a second time."""
-    _tapes.append(_Tape(values, True, None))
+    token = _tape.set(_Tape(values, True, None))
     try:
         yield
     finally:
-        _tapes.pop()
+        _tape.reset(token)
 
 
 def drawn(make: Callable[[], Tensor]) -> Tensor:
     """What a pass decides at random: `make()`, or what it gave in the pass that is replayed."""
-    return _tapes[-1].draw(make) if _tapes else make()
+    tape = _tape.get()
+    return make() if tape is None else tape.draw(make)
 
 
 def sample(logits: Tensor, key: Tensor) -> Tensor:
@@ -258,8 +262,8 @@ class Dropout(keras.layers.Layer):
         return drawn(lambda: self._key(x))
 
     def _key(self, x: Tensor) -> Tensor:
-        if _scopes:
-            return (_scopes[-1].of_update if self.shared else _scopes[-1].key)(self.path)
+        if (opened := _open.get()) is not None:
+            return (opened.of_update if self.shared else opened.key)(self.path)
         words = self.seeds.next()  # pyright: ignore[reportOptionalMemberAccess]  # there is a rate
         return key(words[0], words[1], ops.arange(ops.shape(x)[0], dtype="int32"))
 
