@@ -82,9 +82,9 @@ def written(name: str, folder: Path) -> Path:
                 continue
             norm = "norm" in weight or "ln_" in weight
             cross = "encoder_attn" in weight or "EncDecAttention" in weight
-            # larger scores would reach the masked places, whose constant is bounded: T5's are not divided, Pegasus' tokens
-            # are scaled and not normalised
-            scale = 1 if name in ("t5", "mt5", "pegasus") else 3
+            # larger scores would reach the masked places, whose constant is bounded: T5's are not divided, the tokens of
+            # Pegasus and mBART are scaled
+            scale = 1 if name in ("t5", "mt5", "pegasus", "mbart") else 3
             value.copy_(value.sign().abs() if norm and weight.endswith("weight") else value * scale * (1 + 2 * cross))
     model.save_pretrained(folder)
     (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
