@@ -17,6 +17,7 @@ from kerasbert.answers import nearness
 from kerasbert.blanks import absent
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Input, Row
+from kerasbert.options import fits
 from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
@@ -257,9 +258,9 @@ class Kind:
         Raises:
             InputError: what is no such number, or a kind that ranks nothing (`limited`).
         """
-        if top is not None and (type(top) is not int or top < 1):
+        if top is not None and not (fits(top, int, python=True) and top >= 1):
             raise InputError(f"top is {top!r}, expected a whole number of at least 1")
-        if threshold is not None and not (type(threshold) in (int, float) and 0 <= threshold <= 1):
+        if threshold is not None and not (fits(threshold, float, python=True) and 0 <= threshold <= 1):
             raise InputError(f"threshold is {threshold!r}, expected a probability from 0 to 1")
         if type(self).limited is Kind.limited:
             raise InputError(f"top or threshold is given, and a {self.name} ranks nothing: leave them out")
