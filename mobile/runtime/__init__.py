@@ -223,6 +223,8 @@ class Runner:
 
         if not self.bundle.of("prefill") or getattr(self.kind, "masked", False):
             raise InputError(f"{self.path} scores no texts, expected a file of a decoder alone, such as GPT-2")
+        if not isinstance(text, str | bytes):
+            raise InputError(f"text is a {type(text).__name__}, expected one text")
         whole, most = self.tokenizer.encode(text), self.bundle.longest
         if len(whole) < 2:
             raise InputError(f"a text has {len(whole)} tokens, expected at least two. Received: {text!r:.60}")
