@@ -11,8 +11,8 @@ import numpy as np
 from kerasbert.answers.base import Answer, Kind, Outputs, Parts, truncated_json
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import Row, listed
-from kerasbert.options import check_type, checked, fits
+from kerasbert.inputs import Row, texts_of
+from kerasbert.options import checked, fits
 from kerasbert.poolings import readouts_of
 from kerasbert.storage.json_view import Json, JsonMap
 
@@ -338,8 +338,7 @@ class Index:
             raise InputError(f"runner is a {type(runner).__name__}, expected what load(FILE) gives")
         if runner.kind.name != "vector":
             raise InputError(f"{runner.path} answers with a {runner.kind.name}, expected vectors: nearest needs them")
-        check_type("texts", Sequence[object], texts)
-        self.runner, self.texts = runner, tuple(listed(texts))
+        self.runner, self.texts = runner, tuple(texts_of(texts))
         if not self.texts:
             raise InputError("texts is empty, expected at least one text")
         if vectors is None:

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -51,18 +51,9 @@ def parts(bundle: bundles.Bundle, kind: Kind, texts: object) -> list[Parts]:
     """Each text as (text,) or (text_a, text_b), checked against what the model was trained on.
 
     Raises:
-        InputError: no list of texts: the names of a table's columns would be answered, a set in any order.
+        InputError: as `inputs.texts_of`.
     """
-    texts = inputs.listed(texts)
-    if isinstance(texts, set | frozenset):
-        raise InputError("texts is a set, which has no order: give a list, sorted(texts)")
-    if hasattr(texts, "columns"):
-        raise InputError(
-            f"texts is a {type(texts).__name__}, expected a list of texts: give a column, list(table[NAME])"
-        )
-    if isinstance(texts, Mapping) or not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) == 0:
-        raise InputError(f"texts is a {type(texts).__name__}, expected a list of texts")
-    return [_parts_of(bundle, kind, text, number) for number, text in enumerate(texts)]
+    return [_parts_of(bundle, kind, text, number) for number, text in enumerate(inputs.texts_of(texts))]
 
 
 def _parts_of(bundle: bundles.Bundle, kind: Kind, text: object, number: int) -> Parts:
