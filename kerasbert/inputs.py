@@ -38,6 +38,24 @@ def listed(given: Any) -> Any:
     return [given] if isinstance(given, str | bytes | os.PathLike) else given
 
 
+def texts_of(given: Any) -> Iterable[object]:
+    """The texts of a call to a device's runtime.
+
+    Raises:
+        InputError: no list: the names of a table's columns would be answered, a set in any order.
+    """
+    texts = listed(given)
+    if isinstance(texts, set | frozenset):
+        raise InputError("texts is a set, which has no order: give a list, sorted(texts)")
+    if hasattr(texts, "columns"):
+        raise InputError(
+            f"texts is a {type(texts).__name__}, expected a list of texts: give a column, list(table[NAME])"
+        )
+    if isinstance(texts, Mapping) or not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) == 0:
+        raise InputError(f"texts is a {type(texts).__name__}, expected a list of texts")
+    return texts
+
+
 @dataclasses.dataclass(frozen=True)
 class Input:
     """One input of a network.

@@ -238,6 +238,13 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
     return cast("Callable[Parameters, Result]", functools.wraps(function)(call))
 
 
+def checked_fields(config: type[Result]) -> type[Result]:
+    """The decorator of a dataclass: what is given to make one is looked at, as by `checked`."""
+    kind: Any = config
+    kind.__init__ = checked(kind.__init__)
+    return config
+
+
 def _hints(signature: inspect.Signature) -> dict[str, object]:
     """Name -> type of the arguments that are texts, paths, True or False, mappings."""
     found = {p.name: p.annotation for p in signature.parameters.values()}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kerasbert import field_names
 from kerasbert.errors import InputError, check_known, nearest, of_plugin, unknown
 from kerasbert.family import Family
+from kerasbert.options import checked
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.table import PLUGINS, Table, entry_points, shipped
 
@@ -282,6 +283,7 @@ def shipped_model(name: str) -> Json | None:
     return next((row for row in shipped()["models"] if row["name"] == name), None)
 
 
+@checked
 def list_models() -> list[str]:
     """Names of all models, `family/size`."""
     return [f"{family.name}/{size}" for family in families().values() for size in family.sizes]

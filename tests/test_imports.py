@@ -104,6 +104,7 @@ PHONE = (
     "answers",
     "blanks",
     "inputs",
+    "options",
     "progress",
     "registry",
     "truncation",

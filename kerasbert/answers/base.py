@@ -17,6 +17,7 @@ from kerasbert.answers import nearness
 from kerasbert.blanks import absent
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Input, Row
+from kerasbert.options import fits, in_words
 from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class Kind:
         """
         if not options:
             return self
+        options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
         for name, value in options.items():
             if name not in self.defaults:
                 known = ", ".join(self.defaults) or "none"
@@ -257,9 +259,9 @@ class Kind:
         Raises:
             InputError: what is no such number, or a kind that ranks nothing (`limited`).
         """
-        if top is not None and (type(top) is not int or top < 1):
+        if top is not None and not (fits(top, int, python=True) and top >= 1):
             raise InputError(f"top is {top!r}, expected a whole number of at least 1")
-        if threshold is not None and not (type(threshold) in (int, float) and 0 <= threshold <= 1):
+        if threshold is not None and not (fits(threshold, float, python=True) and 0 <= threshold <= 1):
             raise InputError(f"threshold is {threshold!r}, expected a probability from 0 to 1")
         if type(self).limited is Kind.limited:
             raise InputError(f"top or threshold is given, and a {self.name} ranks nothing: leave them out")
@@ -374,7 +376,7 @@ def check_type(what: str, value: object, default: object) -> None:
         return
     wanted = {float: (int, float), list: (list, tuple), tuple: (list, tuple)}.get(type(default), type(default))
     if not isinstance(value, wanted) or (isinstance(value, bool) and not isinstance(default, bool)):
-        raise InputError(f"{what} is {value!r:.60}, expected a {type(default).__name__}, such as {default!r:.40}")
+        raise InputError(f"{what} is {value!r:.60}, expected {in_words(type(default))}, such as {default!r:.40}")
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

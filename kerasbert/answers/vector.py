@@ -11,7 +11,8 @@ import numpy as np
 from kerasbert.answers.base import Answer, Kind, Outputs, Parts, truncated_json
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import Row, listed
+from kerasbert.inputs import Row, texts_of
+from kerasbert.options import checked, fits
 from kerasbert.poolings import readouts_of
 from kerasbert.storage.json_view import Json, JsonMap
 
@@ -297,7 +298,7 @@ def query_vector(runner: Any, text: object, k: int, prompt_name: str | None) -> 
     Raises:
         InputError: k is no whole number of at least 1, a text that holds nothing to read, or no such prompt.
     """
-    if type(k) is not int or k < 1:
+    if not fits(k, int, python=True) or k < 1:
         raise InputError(f"k must be a whole number of at least 1. Received: {k!r}")
     if isinstance(text, str | bytes) and blank(text):
         raise InputError(f"the query holds nothing to read. Received: {text!r:.60}")
@@ -331,16 +332,23 @@ class Index:
         InputError: the file gives no vectors, no texts, vectors of another shape.
     """
 
+    @checked
     def __init__(self, runner: Any, texts: Sequence[object], vectors: np.ndarray | None = None) -> None:
+        if getattr(runner, "kind", None) is None:
+            raise InputError(f"runner is a {type(runner).__name__}, expected what load(FILE) gives")
         if runner.kind.name != "vector":
             raise InputError(f"{runner.path} answers with a {runner.kind.name}, expected vectors: nearest needs them")
-        texts = listed(texts)
-        if not len(texts):
+        self.runner, self.texts = runner, tuple(texts_of(texts))
+        if not self.texts:
             raise InputError("texts is empty, expected at least one text")
-        self.runner, self.texts = runner, tuple(texts)
         if vectors is None:
             vectors = runner.outputs(self.texts, prompt_name=runner.kind.prompt_among(DOCUMENT))
-        given = np.asarray(vectors, np.float32)
+        try:
+            given = np.asarray(vectors, np.float32)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"vectors are no numbers, expected [{len(self.texts)}, H]: {error}") from error
+        if not np.isfinite(given).all():
+            raise InputError("vectors have a number that is not finite: encode the texts again")
         if given.ndim != 2 or len(given) != len(self.texts):
             raise InputError(
                 f"vectors have the shape {given.shape}, expected ({len(self.texts)}, H): one for each of the texts"
@@ -350,6 +358,7 @@ class Index:
     def __len__(self) -> int:
         return len(self.texts)
 
+    @checked
     def nearest(self, text: object, k: int = 5, prompt_name: str | None = None) -> list[Hit]:
         """The k texts whose vectors have the largest cosine with that of a text, largest first; equals in their order.
 

@@ -5,10 +5,11 @@ Importing it imports nothing heavy; a client needs no TensorFlow.
 
 import os
 import random
+import re
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kerasbert.errors import InputError, missing
 from kerasbert.export.client_rest import SCHEMES, Call, Rest, Result, Signature, Spec
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CallError", "Client"]
 
+NAME, VALUE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), re.compile(r"[ -~]*")  # of a header
 FIRST, LONGEST = 0.1, 5.0  # seconds before another try: the first, the longest
 
 
@@ -73,7 +75,19 @@ class Client:
             raise InputError(f"certificate is for https:// and grpcs://. Received: {url}")
         if certificate is not None and not os.path.isfile(certificate):
             raise InputError(f"no file {certificate}: a certificate of an authority, in PEM")
+        if version is not None and not (fits(version, int, python=True) and 0 <= version < 2**63):
+            raise InputError(f"version of a client is a whole number, None for the newest. Received: {version!r}")
+        if not re.fullmatch(r"[^/:\s\ud800-\udfff]+", model):
+            raise InputError(f"a model's name stands in its address: no '/', ':' or blank. Received: {model!r}")
+        for name, value in (headers or {}).items():
+            if not (
+                isinstance(name, str) and NAME.fullmatch(name) and isinstance(value, str) and VALUE.fullmatch(value)
+            ):
+                raise InputError(
+                    f"a header is a name and a text of one line in ASCII. Received: {name!r}: {value!r:.60}"
+                )
         self.model, self.version, self.timeout, self.retries, self.rows = model, version, timeout, retries, rows
+        self.closed = False
         if parts.scheme.startswith("http"):
             self._transport = Rest(parts, certificate, dict(headers or {}))
         else:
@@ -91,9 +105,14 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; a call after it is refused."""
+        self.closed = True
         self._transport.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise InputError("a Client is neither pickled nor copied: make one in each process")
+
+    @checked
     def predict(
         self, inputs: Mapping[str, Sequence[object]] | Sequence[object], signature: str = "serving_default"
     ) -> dict[str, list]:
@@ -146,6 +165,7 @@ class Client:
         """
         return self._tried(self._transport.signatures(self._spec("")))
 
+    @checked
     def inputs(self, signature: str = "serving_default") -> dict[str, str]:
         """Inputs of a signature -> their types, as `signatures` gives them.
 
@@ -167,6 +187,8 @@ class Client:
 
     def _tried(self, call: Call[Result]) -> Result:
         """What a call gives, tried again where that may help, within the client's time."""
+        if self.closed:
+            raise InputError("the client is closed: make another")
         end, pause = time.monotonic() + self.timeout, FIRST
         for left in range(self.retries, -1, -1):
             try:

@@ -71,10 +71,12 @@ class Grpc:
             if dtype != "object":
                 found = np.array(rows)
                 same = np.can_cast(found.dtype, dtype, "same_kind") and (found.dtype == bool) == (dtype == "bool")
-                right = not found.size or same
-                if not right or ((found.astype(dtype) != found).any() and dtype.startswith(("int", "uint"))):
+                with np.errstate(over="ignore"):
+                    cast = found.astype(dtype) if not found.size or same else None
+                whole = dtype.startswith(("int", "uint"))
+                if cast is None or (cast != found if whole else np.isinf(cast) & ~np.isinf(found)).any():
                     raise ValueError(f"numbers of {dtype}")
-                return found.astype(dtype)
+                return cast
             found = np.array(rows, object)
             flat = [each.encode() if isinstance(each, str) else each for each in found.ravel().tolist()]
             if not all(isinstance(each, bytes) for each in flat):

@@ -140,7 +140,8 @@ class Rest:
             parts = []
             while part := response.read(1 << 16):
                 parts.append(part)
-                link.settimeout(_left(end))
+                if not response.isclosed():  # with "Connection: close" the end of the body closes the socket
+                    link.settimeout(_left(end))
         except BaseException:
             connection.close()
             raise

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from kerasbert.errors import InputError, unknown
-from kerasbert.options import option
+from kerasbert.options import check_type, checked_fields, option
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.training.config import LabelledConfig
 
@@ -30,6 +30,7 @@ ANSWERS = ("labels", "soft", "logits")  # read from a head; all others from the 
 HEADED = ("scores", "attention")  # compared head by head
 
 
+@checked_fields
 @dataclasses.dataclass(frozen=True)
 class Distillation:
     """The losses of a distillation.
@@ -56,6 +57,7 @@ class Distillation:
             raise InputError(f"no losses, expected at least one with a weight above 0: {', '.join(LOSSES)}")
         if not (_is_number(self.temperature) and self.temperature > 0):
             raise InputError(f"temperature must be a number above 0. Received: {self.temperature!r}")
+        check_type("layers", tuple[int, ...] | None, self.layers)
         if self.layers is not None:
             object.__setattr__(self, "layers", tuple(self.layers))
 

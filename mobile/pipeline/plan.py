@@ -25,7 +25,7 @@ from pathlib import Path
 from kerasbert import checkpoints
 from kerasbert.cli.options import Keywords
 from kerasbert.errors import InputError, unknown
-from kerasbert.options import checked, options
+from kerasbert.options import checked, checked_fields, fits, options
 from kerasbert.storage import files, places
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import tables
@@ -54,6 +54,7 @@ GIVEN = {"run", "teacher", "model", "task", "data", "out", "cache", "strategy"}
 GIVEN |= {"keep_head", "remove"}
 
 
+@checked_fields
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """What is done to a model.
@@ -67,12 +68,16 @@ class Plan:
         InputError: no such stage or argument (the nearest is named), "quantize" that is not the last.
     """
 
-    model: str
+    model: str | os.PathLike
     data: tables.Data | None
     stages: tuple[tuple[str, JsonMap], ...]
     strategy: str = "auto"
 
     def __post_init__(self) -> None:
+        given = self.stages if isinstance(self.stages, list | tuple) else [None]
+        pairs = [each for each in given if isinstance(each, list | tuple) and len(each) == 2]
+        if len(pairs) < len(given) or not all(fits(each, str) and isinstance(more, Mapping) for each, more in pairs):
+            raise InputError(f"stages are pairs such as ('prune', {{'sparsity': 0.5}}). Received: {self.stages!r:.60}")
         made, known = [(name, dict(given)) for name, given in self.stages], stages()
         for name, given in made:
             if name not in known:

@@ -17,7 +17,7 @@ from kerasbert.errors import InputError
 from kerasbert.inputs import listed
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import names
-from kerasbert.options import passing
+from kerasbert.options import check_type, checked, passing
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.tables import Data
 from kerasbert.tasks.task import Task
@@ -67,6 +67,7 @@ class Magnitude:
 
     plan: Schedule  # of `install`
 
+    @checked
     def __init__(
         self,
         sparsity: float | None = None,
@@ -81,6 +82,7 @@ class Magnitude:
     ) -> None:
         self.sparsity, self.schedule = settled(sparsity, structure, scope, schedule, end, frequency)
         self.structure, self.scope, self.times = structure, scope, (begin, end, frequency)
+        check_type("patterns", Sequence[str], patterns)
         self.patterns = tuple(listed(patterns))
 
     def describe(self, encoder: Encoder, steps: int) -> Json:

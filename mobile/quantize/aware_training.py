@@ -19,7 +19,7 @@ from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.naming import names
 from kerasbert.layers.norms import LayerNorm
-from kerasbert.options import passing
+from kerasbert.options import checked, passing
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
@@ -52,6 +52,7 @@ class Aware:
         InputError: a value that does not exist or is out of range.
     """
 
+    @checked
     def __init__(self, per: str = "channel", *, delay: int | None = None) -> None:
         if per not in PER:
             raise unknown("kind of quantization", per, PER, ", ".join(PER))

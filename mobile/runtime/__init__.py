@@ -9,13 +9,12 @@ import bisect
 import contextlib
 import functools
 import importlib
-import math
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -24,9 +23,11 @@ from kerasbert.answers.base import Kind, Parts, with_triples
 from kerasbert.errors import InputError, TextError, of_text
 from kerasbert.export import bundle as bundles
 from kerasbert.inputs import Row
+from kerasbert.options import checked
 from kerasbert.progress import counted
 from kerasbert.text import load_tokenizer
 from kerasbert.text.base import KNOWLEDGE
+from . import asked
 from .interpreters import Compiled, Plain, interpreter, one_line
 from .native import quicken
 from .opening import opened, tokenizing
@@ -52,7 +53,6 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(homes[name]), name)
 
 
-THREADS = 256  # of an interpreter: more than a phone or a server has cores
 WINDOWS = 1024  # of one document, by default
 BLOCK = 1024  # texts of a call whose rows are held at once
 
@@ -65,6 +65,7 @@ class Trace(NamedTuple):
     answer: Any
 
 
+@checked
 def load(
     path: str | os.PathLike | bytes | bytearray | memoryview | int,
     cache: str | os.PathLike | bool | None = None,
@@ -81,7 +82,7 @@ def load(
         cache: folder for packed weights (11 MB for MiniLM), which make the next launch faster and smaller; the eight
             used last are kept in it. None: $XDG_CACHE_HOME/kerasbert or ~/.cache/kerasbert. False: nothing is written.
             Where there is no home, no room or no Linux, the weights are packed at every launch.
-        threads: int, of the interpreter; at most THREADS.
+        threads: int, of the interpreter; at most `asked.THREADS`.
         plugin: a plug-in's file, or several, which are run: what brings the file's kind of answer or a maker of its inputs. It
             must be the one that the file was made with, by its sha256.
         windows: int, rows that one document may take, of spans and tags; a longer one is refused before anything runs.
@@ -90,10 +91,7 @@ def load(
         InputError: no such file, not ours, damaged, of a plug-in that is not given or is another, or no interpreter is
             installed that computes it rightly.
     """
-    for name, value, most in (("threads", threads, THREADS), ("windows", windows, math.inf)):
-        if not isinstance(value, int | np.integer) or not 1 <= value <= most:
-            raise InputError(f"{name} is {value}, expected {'at least 1' if most == math.inf else f'1 to {most}'}")
-    delegates.check(delegate)
+    asked.check(threads, windows, cache, plugin, delegate)
     path, give_back = located(path)
     try:
         bundle = opened(path, [plugin] if isinstance(plugin, str | os.PathLike) else list(plugin))
@@ -145,6 +143,9 @@ class Runner:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise InputError(f"a Runner is neither pickled nor copied: load {self.path} in each process")
+
     def close(self) -> None:
         """Give the model's memory back; a call after it is refused."""
         with self._turn:
@@ -155,6 +156,7 @@ class Runner:
         if self.finalizer is not None:
             self.finalizer()
 
+    @checked
     def __call__(
         self,
         texts: Sequence[object],
@@ -176,7 +178,11 @@ class Runner:
                 and the others of `answers.generation.GenerationKind`, but target_length and those of training alone.
             prompt_name: str, of the prompt before each text, of those of a file of vectors; "" for none.
         """
-        kind, settings, parts = self._asked(options), self._settings(language), self._parts(texts)
+        kind, settings, parts = (
+            self._asked(options),
+            self._settings(language),
+            asked.parts(self.bundle, self.kind, texts),
+        )
         kind = kind.with_prompt(prompt_name)
         limits, found = top is not None or threshold is not None, []
         kind = kind.ranking(top, threshold) if limits else kind
@@ -184,11 +190,13 @@ class Runner:
             found += self._answers(kind, parts[begin : begin + BLOCK], settings, begin)
         return [kind.limited(answer, top, threshold) for answer in found] if limits else found
 
+    @checked
     def generate(self, text: object, *, language: str | None = None, **options: object) -> "Generation":
         """The answer of one text of a file that generates: `runner.generate("the cat", beams=4)`. `options`: as of a call."""
         self._asked(options, True)
         return self([text], language=language, options=options)[0]
 
+    @checked
     def stream(self, text: object, *, language: str | None = None, **options: object) -> "Stream":
         """The same, its text in pieces as its tokens come: `for piece in runner.stream("the cat")`.
 
@@ -200,10 +208,11 @@ class Runner:
         from .writing.stream import Stream  # here: few files generate
 
         kind = self._asked(options, True)
-        ((row,),) = self._pack(kind, self._parts([text]))
+        ((row,),) = self._pack(kind, asked.parts(self.bundle, self.kind, [text]))
         length, arrays = self._arrays(row, self._settings(language))
         return Stream(self._writer().grow(row, arrays, length, kind), row, self._running)
 
+    @checked
     def score(self, text: str | bytes) -> "Score":
         """How probable a text is: `.log_probabilities` of its tokens, `.score`, `.perplexity`; a step a token.
 
@@ -214,6 +223,8 @@ class Runner:
 
         if not self.bundle.of("prefill") or getattr(self.kind, "masked", False):
             raise InputError(f"{self.path} scores no texts, expected a file of a decoder alone, such as GPT-2")
+        if not isinstance(text, str | bytes):
+            raise InputError(f"text is a {type(text).__name__}, expected one text")
         whole, most = self.tokenizer.encode(text), self.bundle.longest
         if len(whole) < 2:
             raise InputError(f"a text has {len(whole)} tokens, expected at least two. Received: {text!r:.60}")
@@ -243,16 +254,19 @@ class Runner:
         ]
         return [with_triples(each, rows, self.tokenizer) for each, rows in zip(found, packed)]
 
+    @checked
     def trace(self, text: object, *, language: str | None = None) -> Trace:
         """One text and all that becomes of it, for a comparison of devices (`mobile.golden`)."""
         settings, rows = self._settings(language), self.rows(text)
         outputs = [] if type(self.kind).answer is not answers.Kind.answer else self._rows(rows, settings)
         return Trace([list(map(int, row.token_ids)) for row in rows], outputs, self([text], language=language)[0])
 
+    @checked
     def rows(self, text: object) -> list[Row]:
         """What the network reads of one text."""
-        return self._pack(self.kind, self._parts([text]))[0]
+        return self._pack(self.kind, asked.parts(self.bundle, self.kind, [text]))[0]
 
+    @checked
     def timed(self, text: object) -> list[tuple[int, float]]:
         """The bucket of each row of a text, and the ms that the network took for it."""
         times = []
@@ -262,17 +276,19 @@ class Runner:
             times.append((self._bucket(row.length), (time.perf_counter() - begin) * 1e3))
         return times
 
+    @checked
     def index(self, texts: Sequence[object], vectors: np.ndarray | None = None) -> "Index":
         """Texts among which `Index.nearest` finds those that are nearest to another; see `Index`."""
         from kerasbert.answers.vector import Index
 
         return Index(self, texts, vectors)
 
+    @checked
     def outputs(
         self, texts: Sequence[object], *, language: str | None = None, prompt_name: str | None = None
     ) -> np.ndarray | list[np.ndarray]:
         """Texts -> float32 [rows, C]: probabilities, values or vectors; a list of [S, C] where tokens are answered."""
-        packed = self._pack(self.kind.with_prompt(prompt_name), self._parts(texts))
+        packed = self._pack(self.kind.with_prompt(prompt_name), asked.parts(self.bundle, self.kind, texts))
         rows = [row for rows in packed for row in rows]
         truncation.count_truncated(sum(row.truncated for row in rows), len(packed), self.bundle.longest)
         found = self._rows(rows, self._settings(language))
@@ -280,12 +296,14 @@ class Runner:
             return found
         return np.stack(found) if found else np.zeros((0, self.kind.width(self.labels) or 1), np.float32)
 
+    @checked
     def triples(self, text: object) -> list[tuple[str, str, str]]:
         """What the file's knowledge graph adds to a text (or a pair), each triple once; none without a graph."""
         return inputs.triples_of(self.rows(text))
 
     def run(self, token_ids: Sequence[int], segment_ids: Sequence[int]) -> np.ndarray:
         """Ids of one packed text, at most `lengths[-1]` -> float32 [C], or [S, C] of its tokens."""
+        asked.check_ids(token_ids, segment_ids, self.bundle.longest)
         return self._row(inputs.row(token_ids, segment_ids))
 
     def follow(self, row: Row, ids: Sequence[int]) -> np.ndarray:
@@ -342,30 +360,6 @@ class Runner:
         for place in counted(order, len(rows), "rows") if len(rows) > 1 else order:
             outputs[place] = self._row(rows[place], settings, begin + place, kind)
         return outputs
-
-    def _parts(self, texts: object) -> list[Parts]:
-        """Each text as (text,) or (text_a, text_b), checked against what the model was trained on."""
-        texts = inputs.listed(texts)
-        if isinstance(texts, Mapping) or not isinstance(texts, Iterable):
-            raise InputError(f"texts is a {type(texts).__name__}, expected a list of texts")
-        return [self._parts_of(text, number) for number, text in enumerate(texts)]
-
-    def _parts_of(self, text: object, number: int) -> Parts:
-        """The parts of one input.
-
-        Raises:
-            TextError: it is none.
-        """
-        if self.bundle.parts:
-            with of_text(number):
-                return self.kind.parts(text, self.bundle.parts, f"text {number}")
-        single, pair = isinstance(text, str | bytes), self.bundle.pair
-        parts = (text,) if isinstance(text, str | bytes) else tuple(text) if isinstance(text, list | tuple) else ()
-        if single == pair or len(parts) != 1 + pair or not all(isinstance(part, str | bytes) for part in parts):
-            one = "one text: this model does not read pairs" if parts else "a text"
-            wanted = "a pair of texts: (text_a, text_b)" if pair else one
-            raise TextError(number, f"received {text!r:.80}, expected {wanted}")
-        return parts
 
     def _bucket(self, used: int) -> int:
         """The length that a row of so many tokens is run at."""

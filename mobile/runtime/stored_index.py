@@ -24,6 +24,7 @@ import numpy as np
 
 from kerasbert.answers.vector import DOCUMENT, Hit, VectorKind, blocks, quantized, query_vector
 from kerasbert.errors import InputError, no_file
+from kerasbert.options import checked
 from kerasbert.storage import files
 from .system.overwritten import Mapped
 
@@ -119,7 +120,10 @@ class StoredIndex:
         InputError: no such file, a damaged one, one of another .tflite.
     """
 
+    @checked
     def __init__(self, runner: "Runner", path: str | os.PathLike) -> None:
+        if getattr(runner, "bundle", None) is None:
+            raise InputError(f"runner is a {type(runner).__name__}, expected what load(FILE) gives")
         self.runner, self.path = runner, Path(path)
         if not self.path.is_file():
             raise no_file(path, "index")
@@ -150,6 +154,7 @@ class StoredIndex:
     def __len__(self) -> int:
         return len(self._inverse)
 
+    @checked
     def nearest(self, text: object, k: int = 5, prompt_name: str | None = None) -> list[Hit]:
         """The k texts whose vectors have the largest cosine with that of a text, largest first; equals in their order.
 

@@ -59,8 +59,12 @@ def test_options_are_those_of_the_kind_and_of_their_types():
     with pytest.raises(InputError, match=r"no option of a windows 'strid'\. Nearest: 'stride'"):
         kind.configured({"strid": 64})
     for wrong in ("64", True, 6.4, None):
-        with pytest.raises(InputError, match="windows's option 'stride' is .*, expected a int, such as 128"):
+        with pytest.raises(InputError, match="windows's option 'stride' is .*, expected a whole number, such as 128"):
             kind.configured({"stride": wrong})
+
+
+def test_an_option_may_be_a_number_of_numpy():
+    assert Windows().configured({"stride": np.int64(64)}).options["stride"] == 64
 
 
 def test_an_input_is_a_tuple_or_a_dict_of_its_parts_or_a_line():

@@ -188,3 +188,20 @@ def test_an_index_that_cannot_be():
             Index(Runner(), ["a", "b"], vectors)
     with pytest.raises(InputError, match="vectors have 3 numbers, the file's 2: make them by this file"):
         Index(Runner(), ["a", "b"], np.zeros((2, 3))).nearest("a")
+
+
+def test_an_index_of_no_list_of_texts_or_no_numbers_is_refused():
+    """A table's column names were its texts, a generator was a TypeError, vectors that are no numbers a ValueError."""
+    assert Index(Runner(), (each for each in ["a", "b"])).texts == ("a", "b")
+    wrong = {
+        "no order": lambda: Index(Runner(), {"a"}),
+        "expected a list of texts": lambda: Index(Runner(), 3),
+        "vectors are no numbers": lambda: Index(Runner(), ["a"], "x"),
+        "not finite": lambda: Index(Runner(), ["a"], [[float("nan")]]),
+        "Index has no option 'vector'. Nearest: 'vectors'": lambda: Index(Runner(), ["a"], vector=3),
+        "Index.nearest has no option 'kk'": lambda: Index(Runner(), ["a"]).nearest("a", kk=3),
+        "runner is a str": lambda: Index("a.tflite", ["a"]),
+    }
+    for told, call in wrong.items():
+        with pytest.raises(InputError, match=told):
+            call()

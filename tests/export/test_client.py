@@ -80,6 +80,14 @@ def scripted(*script, context=None):
             thread.join()
 
 
+def test_an_answer_that_ends_its_connection_is_read():
+    """Of a proxy that keeps none open: the socket was gone when its limit of time was set, and every call failed."""
+    ends = (200, DONE[1], {"Connection": "close"})
+    with scripted(ends, ends) as (port, asked), Client(f"http://127.0.0.1:{port}", "m", retries=0) as client:
+        assert client.predict({"a": [1]}) == client.predict({"a": [1]}) == {"a": [1], "b": [2]}
+        assert len(asked) == 2
+
+
 def test_rest_and_grpc_give_the_same(tiny):
     given = {"text": ["a", "é".encode(), "long " * 50], "n": np.array([0, 3, 6], "int64")}
     found = []

@@ -137,6 +137,7 @@ def test_rows_as_arrays_of_a_signatures_type(rows, kind, dtype, expected):
         ([1.5], "DT_INT32 [-1]", "numbers of int32"),
         ([True], "DT_INT32 [-1]", "numbers of int32"),
         ([1], "DT_BOOL [-1]", "numbers of bool"),
+        ([1e300], "DT_FLOAT [-1]", "numbers of float32"),  # it was sent as infinity
         (["a"], "DT_FLOAT [-1]", "numbers of float32|could not convert"),
         ([1], "DT_STRING [-1]", "strings, or lists of equal length"),
         ([["a"], ["b", "c"]], "DT_STRING [-1, -1]", "strings, or lists of equal length|Expected"),
@@ -233,3 +234,43 @@ def test_as_many_tries_as_retries_say(retries, fails, right, clock):
         one._tried(failing(fails))
     assert not isinstance(error.value, Again)
     assert len(clock) == retries
+
+
+@pytest.mark.parametrize("url", ["http://h", "grpc://h"])
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"model": ""}, "a model's name"),
+        ({"model": "a/b"}, "a model's name"),
+        ({"model": "\ud83d"}, "a model's name"),
+        ({"version": -1}, "version of a client"),
+        ({"version": 2**63}, "version of a client"),
+        ({"version": True}, "version of a client"),
+        ({"headers": {"a": 3}}, "a header is"),
+        ({"headers": {"a": "b\r\nX: c"}}, "a header is"),
+        ({"headers": {"a b": "c"}}, "a header is"),
+        ({"headers": {"a": "\u65e5"}}, "a header is"),
+    ],
+)
+def test_what_no_call_can_hold_is_refused_at_once(url, given, told):
+    """They were errors of http.client, gRPC and protobuf, in the first call."""
+    with pytest.raises(InputError, match=told):
+        Client(url, **{"model": "m", **given})
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "grpc://127.0.0.1:1"])
+def test_a_closed_client_is_refused(url):
+    """By gRPC it was a ValueError of the channel; by REST it opened its connections again."""
+    import pickle
+
+    one = Client(url, "m")
+    with pytest.raises(InputError, match="neither pickled"):
+        pickle.dumps(one)
+    with pytest.raises(InputError, match="no option 'signatur'. Nearest: 'signature'"):
+        one.predict(["a"], signatur="x")
+    one.close()
+    one.close()
+    with pytest.raises(InputError, match="client is closed"):
+        one.predict({"text": ["a"]})
+    with pytest.raises(InputError, match="client is closed"):
+        one.status()

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from kerasbert.export import messages
 from kerasbert.export.messages import message
+from kerasbert.export.status import CallError
 from tests.export.served import PREDICT, ask, call, predict_request, raw, row
 
 
@@ -109,6 +110,8 @@ WRONG = [  # body, path, status, what is said
     ({"inputs": {"text": [["a"], ["b", "c"]], "n": [1, 1]}}, PREDICT, 400, "expected a list of size: 1"),
     ({"inputs": {"text": [{"b64": "?"}], "n": [1]}}, PREDICT, 400, 'Unable to base64 decode "?"'),
     ({"inputs": {"text": [{"b64": 1}], "n": [1]}}, PREDICT, 400, "an object of 1 is not of expected type"),
+    (b'{"inputs": {}, "inputs": {"text": ["a"], "n": [1]}}', PREDICT, 400, 'key "inputs" stands twice in an object'),
+    (b'{"instances": [{"text": "a", "n": 1, "text": "b"}]}', PREDICT, 400, 'key "text" stands twice in an object'),
     (b'{"inputs": {"text": ["\\ud800"], "n": [1]}}', PREDICT, 400, "surrogate"),
     (
         {"inputs": {"text": [["a"]], "n": [1]}},
@@ -277,3 +280,12 @@ def test_clients_that_are_no_good_ones_cost_no_other(tiny):
             assert f"HTTP/1.1 {case[2]} " in answer, (case, answer)
             assert case[3] in answer, (case, answer)
     assert ask(tiny.ports[0], PREDICT, {"instances": [row("a", 0)]})[0] == 200
+
+
+def test_a_number_beyond_float32_is_refused():
+    """It was infinity, with a warning of numpy in the log."""
+    from kerasbert.export.server import json_arrays
+
+    with pytest.raises(CallError, match="out of the range of float32"):
+        json_arrays._array([1e300], "float32", "input x")
+    assert np.isinf(json_arrays._array([float("inf")], "float32", "input x")).all()

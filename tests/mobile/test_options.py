@@ -98,3 +98,30 @@ def test_what_they_are_not_is_refused(name, value, told):
     types = {field.name: field.type for field in dataclasses.fields(CompressConfig)}
     with pytest.raises(InputError, match=f"^{told}"):
         check_type(name, types[name], value)
+
+
+def test_classes_of_options_tell_a_wrong_name_and_type():
+    """They were a TypeError."""
+    pytest.importorskip("tensorflow")
+    import kerasbert as kb
+    from kerasbert.mobile.distill.recipes import Distillation
+    from kerasbert.mobile.pipeline.plan import Plan
+    from kerasbert.mobile.prune.sparsity import Magnitude
+    from kerasbert.mobile.quantize.aware_training import Aware
+
+    wrong = {
+        "Distillation has no option 'temprature'. Nearest": lambda: Distillation({"soft": 1.0}, temprature=2.0),
+        "losses must be a mapping": lambda: Distillation(3),
+        "layers must be a list": lambda: Distillation({"soft": 1.0}, layers=3),
+        "Aware has no option 'dely'. Nearest: 'delay'": lambda: Aware(dely=3),
+        "per must be text": lambda: Aware(3),
+        "Magnitude has no option 'sparcity'. Nearest: 'sparsity'": lambda: Magnitude(sparcity=0.5),
+        "patterns must be a list of texts": lambda: Magnitude(0.5, patterns=3),
+        "Plan has no option 'stratgy'. Nearest: 'strategy'": lambda: Plan("m", None, (), stratgy="one"),
+        "stages are pairs such as": lambda: Plan("m", None, ("quantize",)),
+        "list_models has no option 'kind'": lambda: kb.list_models(kind="bert"),
+    }
+    for told, call in wrong.items():
+        with pytest.raises(InputError, match=told):
+            call()
+    assert Plan(Path("m"), None, [("prune", {"sparsity": 0.5})]).stages[0][0] == "prune"

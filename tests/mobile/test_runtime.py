@@ -143,6 +143,60 @@ def test_one_text_is_a_list_of_one_and_a_pair_is_refused(runner):
     assert runner([]) == []
 
 
+class Table(list):
+    """What iterates as pandas' DataFrame does: over the names of its columns."""
+
+    columns = ("text",)
+
+
+def test_what_is_no_list_of_texts_is_refused(runner):
+    """The names of a table's columns were answered, and a set in any order; an array without axes was a TypeError."""
+    for texts, told in ((Table(["text"]), "give a column"), ({"a"}, "no order"), (np.array("a"), "is a ndarray")):
+        with pytest.raises(InputError, match=told):
+            runner(texts)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"thread": 2}, "load has no option 'thread'. Nearest: 'threads'"),
+        ({"threads": True}, "threads is True"),
+        ({"threads": "2"}, "threads is '2'"),
+        ({"cache": 0}, "cache must be"),
+        ({"cache": ""}, "cache is ''"),
+        ({"delegate": None}, "delegate must be text"),
+        ({"plugin": None}, "plugin must be a path or a list"),
+        ({"plugin": [3]}, "plugin must be a path or a list"),
+    ],
+)
+def test_options_that_cannot_be_are_told_before_the_file_is_read(options, told, tmp_path):
+    """They were a TypeError or an AttributeError, and an empty cache filled the working directory."""
+    from kerasbert.mobile.runtime import load
+
+    with pytest.raises(InputError, match=told):
+        load(tmp_path / "no.tflite", **options)
+
+
+def test_calls_that_cannot_be_are_told_in_a_line(runner):
+    import copy
+    import pickle
+
+    wrong = {
+        "Runner.__call__ has no option 'tresh'. Nearest: 'threshold'": lambda: runner(["a"], tresh=0.5),
+        "options must be a mapping": lambda: runner(["a"], options=3),
+        "Runner.outputs has no option": lambda: runner.outputs(["a"], top=3),
+        "token_ids are 1 to": lambda: runner.run([], []),
+        "2 token_ids and 1 segment_ids": lambda: runner.run([1, 2], [0]),
+        "neither pickled nor copied": lambda: pickle.dumps(runner),
+        "a Runner is neither": lambda: copy.copy(runner),
+    }
+    for told, call in wrong.items():
+        with pytest.raises(InputError, match=told):
+            call()
+    (answer,) = runner(["a good film"], top=np.int64(1), threshold=np.float32(0.1))
+    assert len(answer.scores) == 1
+
+
 @pytest.mark.parametrize("lengths", ["buckets", "any"])
 def test_threads_share_a_runner(lengths, float_file, any_file):
     from kerasbert.mobile.runtime import load

@@ -3,8 +3,9 @@
 import base64
 import binascii
 import json
+from collections import Counter
 from collections.abc import Mapping, Set
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def parsed(body: bytes, keys: Set[str]) -> Json:
     if not body:
         raise invalid("JSON Parse error: The document is empty")
     try:
-        found = json.loads(body.decode("utf-8-sig"))
+        found = json.loads(body.decode("utf-8-sig"), object_pairs_hook=_once)
     except RecursionError:
         raise invalid("JSON Parse error: nested too deep") from None
     except UnicodeDecodeError as error:
@@ -42,6 +43,15 @@ def parsed(body: bytes, keys: Set[str]) -> Json:
         raise invalid(f"no key {_short(unknown[0])} in a request. Expected: {', '.join(sorted(keys))}")
     if not isinstance(found.get("signature_name", ""), str):
         raise invalid("'signature_name' key must be a string value")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Json:
+    """An object; one with a key twice means two things, of which readers take the first or the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise invalid(f"JSON Value: the key {_short(name)} stands twice in an object")
     return found
 
 
@@ -128,8 +138,9 @@ def _array(value: object, dtype: str, where: str) -> np.ndarray:
         values = [item for each in values if isinstance(each, list) for item in each]
     found = np.empty(len(values), dtype or object)
     try:
-        found[:] = [_value(each, dtype, where) for each in values]
-    except OverflowError:
+        with np.errstate(over="raise"):  # a number beyond float32 would be infinity
+            found[:] = [_value(each, dtype, where) for each in values]
+    except (OverflowError, FloatingPointError):
         raise invalid(f"{where}: a number is out of the range of {dtype}") from None
     return found.reshape(shape)
 

@@ -152,6 +152,8 @@ def _scored(model, runner):
         assert found.truncated == (len(text) > 99)
     with pytest.raises(InputError, match="a text has 0 tokens, expected at least two"):
         runner.score("")
+    with pytest.raises(InputError, match="text is a list, expected one text"):
+        runner.score(["the cat"])
 
 
 @pytest.mark.slow
