@@ -5,11 +5,10 @@ No TensorFlow.
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kerasbert.options import option
 from kerasbert.storage.json_view import JsonMap
-from kerasbert.tasks.tables import Data
 from .samples import Sample
 
 Texts = Sequence[Sample]
@@ -65,7 +64,7 @@ class CompressConfig:
         "and the Keras model must have in common, ties within the file's rounding aside; the static schemes are static_int8 and "
         "full_int8. Where it is given fidelity need not be more; 0 writes the file whatever it is worth",
     )
-    data: Data | None = option(
+    data: str | os.PathLike | Mapping[str, object] | Iterable[object] | None = option(
         None,
         "rows of the task to judge the file by (default: RUN's dev rows)",
         metavar="PATH",

@@ -287,12 +287,12 @@ def check_replaced(path: str | os.PathLike, sheet: Sheet) -> None:
     """
     if not os.path.exists(path) or not os.path.getsize(path):
         return
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+    with open(path, "rb") as file:
         if sheet.kind in STARTS:
-            if STARTS[sheet.kind] not in file.read(4096):
+            if STARTS[sheet.kind].encode() not in file.read(4096):
                 raise InputError(f"{path} is none of our {sheet.kind.strip('.')} files: it is kept. {INSTEAD}")
             return
-        held = _columns(file, sheet)
+        held = _columns((line.decode("utf-8-sig") for line in file), sheet)
     if missing := [name for name in sheet.added.values() or sheet.columns if name not in held]:
         what = f"column{'s' * (len(missing) > 1)} {' and '.join(map(repr, missing))} of the answers"
         raise InputError(f"{path} has no {what}: it is kept. {INSTEAD}")

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,9 @@ class Memory:
 
     def __str__(self) -> str:
         return self.name
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.rows)
 
     def table(self, order: Sequence[str], columns: Sequence[str], texts: Sequence[str] = ()) -> list[NumberedRow]:
         """(number from 0, column -> text) of each row, as a file's.
