@@ -118,7 +118,9 @@ def test_what_is_not_computed_is_told(tmp_path):
     told = read(tmp_path, {"max_length": 30, "min_length": 5, "forced_bos_token_id": 5, "eos_token_id": END}, "gpt2")[1]
     assert "forced_bos_token_id is not used" in told[0]
     assert "max_length 30 and min_length 5 count the prompt's tokens, not used" in told[1]
-    with pytest.raises(InputError, match="generation_config.json: generation's option 'beams' is 'x', expected a whole number"):
+    with pytest.raises(
+        InputError, match="generation_config.json: generation's option 'beams' is 'x', expected a whole number"
+    ):
         read(tmp_path, {"num_beams": "x"})
     with pytest.raises(InputError, match="decoder_start_token_id is 1000, expected an id of the tokenizer's"):
         read(tmp_path, {"decoder_start_token_id": 1000})

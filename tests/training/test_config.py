@@ -181,7 +181,7 @@ def test_what_python_hands_over_is_of_the_type_that_is_declared(value, hint, rig
         ),
         (lambda: kb.Index.build("run", ["a"], None), "out must be a path. Received: None"),
         (lambda: kb.load_tokenizer("x", lower=True), "load_tokenizer has no option 'lower'. Nearest: 'lowercase'"),
-        (lambda: kb.mobile.load("x", threads="2"), "threads is 2, expected 1 to 256"),
+        (lambda: kb.mobile.load("x", threads="2"), "threads is '2', expected 1 to 256"),
         (lambda: kb.mobile.trim("run", overwrit=True), "trim has no option 'overwrit'. Nearest: 'overwrite'"),
         (lambda: kb.mobile.run_plan("p.yaml", "x", overwrite="no"), "overwrite must be True or False. Received: 'no'"),
         (lambda: Client("http://a:1", "m", timeout="30"), "timeout of a client is at least 0.001. Received: '30'"),
