@@ -153,11 +153,11 @@ def in_words(hint: object, python: bool = False) -> str:
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if python and os.PathLike in kinds:
         kinds = tuple(kind for kind in kinds if kind is not str)
-    return " or ".join(dict.fromkeys(filter(None, (_in_words(kind, python) for kind in kinds))))
+    return " or ".join(dict.fromkeys(_in_words(kind, python) for kind in kinds))
 
 
 def _in_words(hint: object, python: bool) -> str:
-    """One type; "" for a class that only our own code makes objects of."""
+    """One type."""
     kind: Any = typing.get_origin(hint) or hint
     if kind in PLAIN:
         return PYTHON.get(kind, PLAIN[kind]) if python else PLAIN[kind]
@@ -170,7 +170,7 @@ def _in_words(hint: object, python: bool) -> str:
         return f"a list of {min(inner).removeprefix('a ')}s" if len(inner) == 1 else "a list"
     if issubclass(kind, Mapping):
         return "a mapping"
-    return "" if dataclasses.is_dataclass(kind) else f"a {kind.__name__}"
+    return f"a {kind.__name__}"
 
 
 def check_type(name: str, hint: object, value: object) -> None:
