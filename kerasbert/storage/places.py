@@ -62,6 +62,7 @@ WITHIN = {
     "report": "report.html",
     "card": "MODEL_CARD.md",
 }  # kind of file -> its name in the folder of ours that is read
+KEPT = "it is kept. Choose another place, or remove it yourself"
 _inputs: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("inputs", default=())
 
 
@@ -92,7 +93,7 @@ def check_folder(path: Name, replace: bool = False, inputs: Iterable[Name] = ())
             told = f" and {other}. Choose another place" if other else ". Choose another place or pass --overwrite"
             raise InputError(f"{path} exists already{told}")
         if other:
-            raise InputError(f"{path} {other}: it is kept. Choose another place, or remove it yourself")
+            raise InputError(f"{path} {other}: {KEPT}")
         for name in _read(inputs):
             if _within(os.path.realpath(name), real):
                 raise InputError(f"{path} holds {name}, which is read: it is kept. Choose another place")
@@ -120,7 +121,7 @@ def check_file(path: Name, replace: bool = False, kind: str = "", inputs: Iterab
         if not replace:
             raise InputError(f"{path} exists already. Choose another place or pass --overwrite")
         if kind and not is_ours(real, kind):
-            raise InputError(f"{path} is not {FILES[kind][0]}: it is kept. Choose another place, or remove it yourself")
+            raise InputError(f"{path} is not {FILES[kind][0]}: {KEPT}")
     _check_writable(path, real)
     return real
 

@@ -15,7 +15,7 @@ from kerasbert.data import texts
 from kerasbert.data.reading import numbered_lines
 from kerasbert.data.sources import SURROGATES, TABLES, check_files, file_format
 from kerasbert.errors import InputError
-from kerasbert.storage.places import PAGE
+from kerasbert.storage.places import KEPT, PAGE
 from kerasbert.tasks import fasttext, word_rows
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.entity_files import FIELDS, WRITERS
@@ -31,7 +31,6 @@ STARTS = {
     "html": PAGE.format("predict"),
     BY_ID: '{\n "',
 }  # what files hold that are no tables
-INSTEAD = "Choose another place, or remove it yourself"
 ENDS = ("\t", "\n", "\r")  # what a cell of a tsv cannot hold
 
 
@@ -290,12 +289,12 @@ def check_replaced(path: str | os.PathLike, sheet: Sheet) -> None:
     with open(path, "rb") as file:
         if sheet.kind in STARTS:
             if STARTS[sheet.kind].encode() not in file.read(4096):
-                raise InputError(f"{path} is none of our {sheet.kind.strip('.')} files: it is kept. {INSTEAD}")
+                raise InputError(f"{path} is none of our {sheet.kind.strip('.')} files: {KEPT}")
             return
         held = _columns((line.decode("utf-8-sig") for line in file), sheet)
     if missing := [name for name in sheet.added.values() or sheet.columns if name not in held]:
         what = f"column{'s' * (len(missing) > 1)} {' and '.join(map(repr, missing))} of the answers"
-        raise InputError(f"{path} has no {what}: it is kept. {INSTEAD}")
+        raise InputError(f"{path} has no {what}: {KEPT}")
 
 
 def _columns(file: Iterable[str], sheet: Sheet) -> list[str]:

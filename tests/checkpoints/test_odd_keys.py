@@ -137,9 +137,8 @@ def tried(kind: str, change: dict, folder: Path) -> tuple[str, object]:
     if kind.endswith("Model") and own.config_class is other.config_class:  # a decoder is written with its map to tokens
         written, other = kind, own
     back, loading = other.from_pretrained(folder / "back", output_loading_info=True)
-    left = {
-        key for key in loading["missing_keys"] if not key.endswith("embed_positions.weight")
-    }  # sinusoids: theirs make them
+    # sinusoids theirs make themselves
+    left = [key for key in loading["missing_keys"] if not key.endswith("embed_positions.weight")]
     if left or any(loading[part] for part in ("unexpected_keys", "mismatched_keys")):
         return "off", loading
     # by which theirs find a place; an export tells that it writes the usual ones

@@ -12,7 +12,8 @@ from kerasbert.mobile.options import CompressConfig
 from kerasbert.options import check_type, fits
 from kerasbert.tasks.tables import Memory
 
-NAMES = [field.name for field in dataclasses.fields(CompressConfig)]
+TYPES = {field.name: field.type for field in dataclasses.fields(CompressConfig)}
+NAMES = [*TYPES]
 PLANNED = "target length lengths min_agreement calibration calibration_size embedding_codes max_drop".split()
 
 
@@ -80,8 +81,7 @@ def test_the_command_takes_those_that_fit_on_a_line():
 )
 def test_what_the_kinds_of_task_are_asked_is_taken(name, value):
     """Words to be tagged, and a plan's own rows, were refused by the type that was declared."""
-    types = {field.name: field.type for field in dataclasses.fields(CompressConfig)}
-    assert fits(value, types[name], python=True)
+    assert fits(value, TYPES[name], python=True)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,8 @@ def test_what_the_kinds_of_task_are_asked_is_taken(name, value):
     ],
 )
 def test_what_they_are_not_is_refused(name, value, told):
-    types = {field.name: field.type for field in dataclasses.fields(CompressConfig)}
     with pytest.raises(InputError, match=f"^{told}"):
-        check_type(name, types[name], value)
+        check_type(name, TYPES[name], value)
 
 
 def test_classes_of_options_tell_a_wrong_name_and_type():

@@ -12,11 +12,10 @@ import time
 
 import pytest
 
-from kerasbert import answers, progress
+from kerasbert import progress
 from kerasbert.cli import tables
 from kerasbert.data import texts
 from kerasbert.errors import InputError
-from kerasbert.storage import places
 from kerasbert.tasks import answer_journal, answer_tables
 from kerasbert.tasks.answer_tables import names, survey
 from kerasbert.tasks.base import Task
@@ -45,31 +44,6 @@ def table(path, count=40):
 
 
 FIRST = [{"text": "a cat", "label": "gold"}, {"text": "", "label": "b,c"}, {"text": "the dog sat", "label": 'q"\r'}]
-
-
-@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "conll", "html", ".json"])
-@pytest.mark.parametrize("fields", [kind.columns for kind in answers.KINDS.values()] + [("similarity",)], ids="-".join)
-def test_what_every_kind_of_task_answers_is_replaced_by_the_same_command(tmp_path, ending, fields):
-    """Values of a regression and sets of labels were kept, as no table of answers."""
-    path, columns = tmp_path / "a", ["id", "text"]
-    sheet = answer_tables.Sheet(ending, columns, fields, text="text")
-    answer = ["x"] * len(fields) if ending not in ("conll", "html") else [["a"], ["O"], []]
-    path.write_text("".join(sheet.lines(iter([({"id": "1", "text": "a"}, answer)]))))
-    places.check_file(path, True, "table")
-    answer_tables.check_replaced(path, sheet)
-    for mine in (
-        "id,text,label\n",
-        "id\ttext\tlabel\n",
-        '{"id": 1}\n',
-        "[1]\n",
-        "<html></html>",
-        "[" * 100_000,
-        "{",
-        "\x00",
-    ):
-        path.write_text(mine)
-        with pytest.raises(InputError, match="it is kept"):
-            answer_tables.check_replaced(path, sheet)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".tsv"])
