@@ -9,7 +9,7 @@ The tree is built where the text is read, in Python, on a phone and in a SavedMo
 the matrix [B, S, S] is made of them in the network. A graph is read in fine-tuning alone, as in the paper, where K-BERT starts
 from a BERT's weights; with an empty one it is BERT.
 
-Differs: hidden scores get -60 (`visibility.HIDDEN`), equation 3 has minus infinity, the released code -10,000.
+Differs: hidden scores get -100 (`visibility.HIDDEN`), equation 3 has minus infinity, the released code -10,000.
 What the paper leaves open, and the released code does otherwise, stands in `text.knowledge` and `text.tree`.
 """
 

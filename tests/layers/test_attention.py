@@ -55,6 +55,14 @@ def test_hidden_keys_take_no_part(layer):
     np.testing.assert_allclose(y, mapped(first @ FIRST, second @ SECOND), rtol=1e-5)
 
 
+def test_a_hidden_key_that_towers_over_the_others_takes_no_part(layer):
+    """Some checkpoints have tokens whose scores are many times those of all others: here 75 * 1 beside 1 and 3."""
+    x = np.concatenate([X[:, :2], [[[73, 1]]]], axis=1).astype("float32")  # keys of the second head 1, 3, 76
+    bias = np.array([0, 0, HIDDEN], "float32").reshape(1, 1, 1, 3)
+    y, _ = layer(x, bias=bias)
+    np.testing.assert_allclose(y[:, :1], layer(x[:, :2])[0][:, :1], rtol=1e-6)
+
+
 def test_a_mask_of_queries_and_keys(layer):
     """Row q of the bias is what query q sees: here itself and those before it."""
     bias = np.where(np.tri(3), 0, HIDDEN).astype("float32")[None, None]

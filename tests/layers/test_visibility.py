@@ -18,7 +18,7 @@ def test_pieces_of_a_row_see_themselves():
 
 def test_the_bias_is_bounded():
     visible = np.array([[[True, False], [False, False]]])
-    np.testing.assert_array_equal(visibility.bias(visible), [[[[0, -60], [-60, -60]]]])
+    np.testing.assert_array_equal(visibility.bias(visible), [[[[0, -100], [-100, -100]]]])
     assert np.exp(visibility.HIDDEN) < np.finfo("float32").eps ** 3
     assert np.isfinite(np.float16(visibility.HIDDEN))
 

@@ -84,7 +84,7 @@ def forward(weights, change):
     q, k, v = (
         linear(x, f"block_0/attention/{each}").reshape(4, 4, 2, 3).swapaxes(1, 2) for each in ("query", "key", "value")
     )
-    scores = q @ k.swapaxes(2, 3) / np.sqrt(3) + np.where(MASK, 0.0, -60.0)[:, None, None]
+    scores = q @ k.swapaxes(2, 3) / np.sqrt(3) + np.where(MASK, 0.0, -100.0)[:, None, None]
     read = softmax(scores) @ v
     x = norm(x + linear(read.swapaxes(1, 2).reshape(4, 4, 6), "block_0/attention/output"), weights, NORMS[0])
     inner = linear(x, "block_0/feedforward/inner")
