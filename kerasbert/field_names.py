@@ -68,7 +68,18 @@ SYNONYMS: dict[str, tuple[str, ...]] = {  # name -> ours, of which the first tha
     **dict.fromkeys(("android", "ios", "tflite", "litert"), ("kerasbert",)),
     **dict.fromkeys(("f1", "macro_f1", "f1-macro"), ("f1", "f1_macro")),
     "acc": ("accuracy",),
+    # arguments
+    **dict.fromkeys(("train_file", "validation_file", "eval_file", "train_data", "eval_data", "dev_data"), ("data",)),
+    **dict.fromkeys(("train_dataset", "eval_dataset", "validation_data", "x", "y"), ("data",)),
+    **dict.fromkeys(("run", "encoder", "checkpoint", "model_name_or_path", "model_name"), ("model", "run")),
+    **dict.fromkeys(("max_new_tokens", "max_target_length"), ("target_length",)),
+    "num_beams": ("beams",),
+    "do_sample": ("temperature",),
 }
+# what others give to a call and a task's options hold here
+TASK_OPTIONS = (
+    "top_k top_p temperature num_beams beams max_new_tokens do_sample seed target_length threshold top".split()
+)
 OPTIONS = {  # option of others -> ours, with its value where that is known
     "--device": "--strategy cpu, gpu or tpu:NAME",
     "--gpus": "--strategy gpu:N",
@@ -142,7 +153,9 @@ ABSENT = {  # options of others that need none here -> why
     **dict.fromkeys(("--num-labels", "--n-classes", "--num-classes"), "labels are counted in the data"),
     **dict.fromkeys(("--cache-dir", "--cache"), "models of the hub are kept in $HF_HUB_CACHE"),
     "--version": "kerasbert --version shows it",
-    **dict.fromkeys(("--verbose", "--log-level"), "a traceback is shown with --debug"),
+    **dict.fromkeys(
+        ("--verbose", "--log-level"), "progress is shown unless quiet is asked for, a traceback with --debug"
+    ),
     **dict.fromkeys(("--logging-dir", "--tensorboard"), "the curves are shown by kerasbert report RUN"),
 }
 COMPRESSING = ("--quantize", "--calibration", "--min-agreement", "--lengths", "--target")  # options that make a .tflite

@@ -10,7 +10,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, cast
 
 from kerasbert import field_names
@@ -256,13 +256,23 @@ def _hints(signature: inspect.Signature) -> dict[str, object]:
     }
 
 
-def check_names(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+def check_names(function: str, given: Iterable[str], known: Collection[str]) -> None:
     """Refuse an argument that a function does not take."""
     for name in given:
         if name not in known:
-            meant = field_names.option(f"--{name}")[2:].split(" ")[0].replace("-", "_")
-            close = f"Nearest: {meant!r}" if meant in known else near(name, known)
-            raise InputError(f"{function} has no option {name!r}. {close}")
+            raise InputError(f"{function} has no option {name!r}{_meant(name, known)}")
+
+
+def _meant(name: str, known: Collection[str]) -> str:
+    """The end of an error: what an argument that is none must have meant."""
+    option = "--" + name.lower().replace("_", "-")
+    if (ours := field_names.option(option)[2:].split(" ")[0].replace("-", "_")) in known:
+        return f". Nearest: {ours!r}"
+    if "options" in known and name in field_names.TASK_OPTIONS:
+        return f": it is one of the task's, options={{{name!r}: ...}}"
+    if option in field_names.ABSENT:
+        return f": {field_names.ABSENT[option]}"
+    return f". {near(name, known)}"
 
 
 def _taking(

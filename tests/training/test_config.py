@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -244,3 +245,19 @@ def test_every_command_prints_its_defaults():
     assert "rows in a global batch (default: 256)" in text["pretrain"]
     assert "rows in a global batch (default: 32)" in text["finetune"]
     assert "peak of the schedule (default: 5e-05)" in text["finetune"]
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "told"),
+    [
+        (kb.finetune, "train_file", ". Nearest: 'data'"),
+        (kb.finetune, "eval_dataset", ". Nearest: 'data'"),
+        (kb.finetune, "run", ". Nearest: 'model'"),
+        (kb.finetune, "num_labels", ": labels are counted in the data"),
+        (kb.predict, "num_beams", ": it is one of the task's, options={'num_beams': ...}"),
+        (kb.evaluate, "checkpoint", ". Nearest: 'model'"),
+    ],
+)
+def test_what_others_call_an_argument_is_told(call, name, told):
+    with pytest.raises(InputError, match=re.escape(f"has no option {name!r}{told}")):
+        call("nowhere", "nowhere", **{name: 1})
