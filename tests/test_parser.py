@@ -85,6 +85,17 @@ def test_every_option_has_a_word_and_many_have_groups(command):
 
 
 @pytest.mark.parametrize("command", EVERY, ids=[command.prog for command in EVERY])
+def test_titles_say_what_stands_under_them(command):
+    """Nothing but what every command has is "other", and what trains nothing has no title of training."""
+    command.format_help()  # lays the titles out
+    titles = {str(group.title): [action.dest for action in group._group_actions] for group in command._action_groups}
+    assert not set(titles.get("other", ())) - {"plugin", "debug", "help"}
+    learns = any(action.dest == "learning_rate" for action in command._actions)
+    learning = {"how long and how fast it learns", "optimizer", "what is trained", "what it learns from"}
+    assert learns or not learning & {title for title, options in titles.items() if options}
+
+
+@pytest.mark.parametrize("command", EVERY, ids=[command.prog for command in EVERY])
 def test_three_examples_of_each_command_parse(command):
     examples = [line.strip() for line in command.epilog.splitlines()[1:]]
     assert len(set(examples)) == 3

@@ -22,21 +22,31 @@ AFTER = {  # program -> what its help ends with
 }
 GROUPS: Mapping[str, str] = {  # title -> the options that stand under it, by their names in the code
     "data": "data train dev on_task texts text_column text_b_column label_column delimiter encoding text_field task language "
-    "pair split cache",
+    "pair split columns skip_unlabelled id_column label_names "
+    "among cache",
     "text": "length prompt_name prefix packing words entities sentence_borders language_ids smoothing dupe_factor tokenizer",
-    "how long and how fast it learns": "epochs steps batch learning_rate warmup schedule patience accumulate",
+    "how long and how fast it learns": "epochs steps batch learning_rate warmup schedule patience accumulate begin end "
+    "frequency",
     "optimizer": "optimizer weight_decay clip precision seed skip_bad_steps",
     "what is trained": "init recipe set objective select static_masks freeze unfreeze lora adapters keep_head layers graph "
     "auxiliary_lm reinit adversarial",
-    "what it learns from": "student teacher unlabelled loss dims depths temperature copy_layers masking",
+    "what it learns from": "few_shot student teacher unlabelled loss dims depths temperature copy_layers masking",
     "several runs or tasks": "folds grid seeds sampling sampling_limit sampling_temperature",
     "judging": "metric clusters evaluate_every held_out min_agreement max_drop golden",
-    "vectors": "kind format size window min_count vocabulary cbow negative ngrams buckets cased",
+    "vectors": "pooling dtype neighbours kind format size window min_count vocabulary cbow negative ngrams buckets cased",
     "rounding": "quantize target lengths calibration calibration_size embedding_codes per delay",
-    "answers": "json top threshold explain explain_steps submission ensemble base",
-    "where it runs": "strategy threads windows no_cache processes runner beam_options shards allow_loss",
+    "searching": "by exact how rerank candidates relevant negatives range_min range_max margin max_score",
+    "answers": "json stream top threshold explain explain_steps submission ensemble base",
+    "where it runs": "strategy delegate threads windows no_cache processes runner beam_options shards allow_loss",
     "output": "out overwrite save_every keep_every log_every profile peak quiet",
     "other": "plugin debug help",
+}
+ASKED: Mapping[str, str] = {  # option -> its title in a command that trains nothing
+    "batch": "where it runs",
+    "rounding": "where it runs",
+    "set": "answers",
+    "dims": "vectors",
+    "seed": "text",
 }
 WORDS: Mapping[str, str] = {  # of an argument that says nothing of itself, by its option or metavar
     "RUN": "model or run directory, RUN@STEP, a folder of Hugging Face, or its name on the hub",
@@ -234,6 +244,8 @@ def described(parser: argparse.ArgumentParser) -> None:
     if len(shown) <= MANY:
         return
     homes = {name: title for title, names in GROUPS.items() for name in names.split()}
+    if not any(action.dest == "learning_rate" for action in shown):
+        homes |= ASKED
     flat = list(parser._optionals._group_actions)
     for group in parser._action_groups[2:]:  # a command's own, of which a large one gives the options of training away
         if len(group._group_actions) > MANY:
