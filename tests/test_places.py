@@ -304,21 +304,6 @@ def test_modes_are_the_umasks(world):
         assert modes == [0o777 & ~mask, 0o666 & ~mask, 0o666 & ~mask]
 
 
-def test_what_a_run_gathers_is_ours(tmp_path):
-    """Checkpoints, with what pruning and rounding keep beside the weights; and folders that were empty from the start."""
-    run = tmp_path / "run"
-    (run / "assets").mkdir(parents=True)
-    (run / "run.json").write_text("{}")
-    places.mark(run)
-    step = run / "checkpoints" / "step_3"
-    step.mkdir(parents=True)
-    for name in ("manifest.json", "weights.safetensors", "optimizer.safetensors", "constraint.safetensors"):
-        (step / name).write_text("x")
-    assert places.foreign(run) == ""
-    (run / "pictures").mkdir()
-    assert places.foreign(run) == "holds pictures, which is not kerasbert's"
-
-
 @contextlib.contextmanager
 def no_room() -> Iterator[None]:
     """Files stay empty, as on a full disk, which takes their names and folders; pytest's own log too, so for a call alone."""

@@ -43,6 +43,8 @@ PAGE = '<meta name="generator" content="kerasbert {}">'  # in every page of ours
 # fields of answers as columns or keys; `answer_tables.check_replaced` asks for those of the command itself
 _FIELDS = rb"predicted_\w+|similarity|score|value|values|labels|entities"
 _ANSWERS = rb"(?:^|[\t,;|{ ])\"?(?:" + _FIELDS + rb")\"?(?=[\t,;|:\r\n]|$)|\A-DOCSTART-\tO\n\n|\A\{\n "
+# an array of rows, of one of the types that `encode --dtype` has
+_VECTORS = rb"\A\x93NUMPY[^{]+\{'descr': '(?:<f[24]|\|[iu]1)', 'fortran_order': False, 'shape': \(\d+, \d+\)"
 FILES: Mapping[
     str, tuple[str, bytes]
 ] = {  # kind of file -> what it is called, what its first 4 kB or its last 64 kB hold
@@ -54,7 +56,7 @@ FILES: Mapping[
     "golden": ("a file of --golden", rb"\A\{\"golden\""),
     "table": ("a table of answers", _ANSWERS + rb"|" + re.escape(PAGE.format("predict").encode())),
     "mined": ("rows of kerasbert mine", rb"\A\{\"anchor\": .*\"negatives\": \["),
-    "vectors": ("a .npy of vectors", rb"\A\x93NUMPY"),
+    "vectors": ("a .npy of vectors", _VECTORS),
     "index": ("an index of a device", rb"\AKBINDEX\x01"),
     "submission": ("a file for GLUE's server", rb"\Aindex\tprediction\n"),
 }
