@@ -74,8 +74,11 @@ class VectorFile:
             with contextlib.suppress(OSError):
                 self.path.unlink()
             files.unmake(self._made)
+            return
+        kept = f"{self.kept:,} of {self.count:,} vectors are kept in {self.path}: the same command goes on"
+        if isinstance(error, KeyboardInterrupt):
+            error.args = (f"interrupted: {kept}",)
         elif isinstance(error, InputError):
-            kept = f"{self.kept:,} of {self.count:,} vectors are kept in {self.path}: the same command goes on"
             raise InputError(f"{error}. {kept}") from error
 
     def _find(self) -> None:

@@ -140,7 +140,9 @@ def test_a_killed_run_goes_on(model, index, tmp_path, monkeypatch):
         add(self, vectors)
 
     monkeypatch.setattr(VectorFile, "add", killed)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(
+        KeyboardInterrupt, match="^interrupted: 64 of 90 vectors are kept in .*: the same command goes on$"
+    ):
         kb.Index.build(model, TEXTS, tmp_path / "index")
     (partial,) = tmp_path.iterdir()
     with partial.open("ab") as file:
