@@ -273,8 +273,9 @@ def failure(error: BaseException, extra: str | None = None) -> tuple[str, int]:
     if type(error).__module__ == "tensorflow.python.framework.errors_impl":
         return files.temporary(error) or file_system(line), 2
     if isinstance(error, OSError):
-        if error.filename and error.strerror:
-            return aside.shown(f"{error.filename}: {error.strerror}"), 2
+        here = "the current folder, change to another" if isinstance(error, FileNotFoundError) else ""
+        if error.strerror and (name := error.filename or here):
+            return aside.shown(f"{name}: {error.strerror}"), 2
         where = "of what is printed, or of temporary files, for which TMPDIR names a place"
         return f"{error.strerror}: the disk {where}" if error.strerror in files.REFUSALS else line, 2
     return f"unexpected {type(error).__name__}: {line}. Run it again with --debug and report what it shows", 1
@@ -286,8 +287,7 @@ def file_system(line: str) -> str:
     >>> file_system("{{function_node __wrapped__SaveV2_dtypes_3_device_/CPU:0}} out/a.tmp; No space left on device [Op:SaveV2]")
     'out/a.tmp; No space left on device'
     """
-    line = re.sub(r"\{\{.*?\}\}\s*", "", line)
-    return re.sub(r"\s*(\[Op:\w+\]|name: .*$)", "", line).strip()
+    return re.sub(r"\s*(\[Op:\w+\]|name: .*$)", "", re.sub(r"\{\{.*?\}\}\s*", "", line)).strip()
 
 
 def check_names(options: argparse.Namespace, *kinds: str) -> None:
