@@ -56,7 +56,7 @@ DEVICE = ("run", "nearest", "index", "verify", "benchmark", "inspect")  # comman
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status is `kerasbert.cli.parser.run`'s."""
-    return run(parser(), arguments, _check_names)
+    return run(parser, arguments, _check_names)
 
 
 def _check_names(options: argparse.Namespace) -> None:

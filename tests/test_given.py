@@ -139,6 +139,6 @@ def test_the_books_are_looked_at_when_a_command_has_ended(capsys):
             made.add_argument("--lost", type=int)
 
     whole = command_line("p", "d", {"do": "p do"}, [Module])
-    assert run(whole, ["do", "--used", "1"]) == 0
-    assert run(whole, ["do", "--used", "1", "--lost", "2"]) == 2
+    assert run(lambda: whole, ["do", "--used", "1"]) == 0
+    assert run(lambda: whole, ["do", "--used", "1", "--lost", "2"]) == 2
     assert "--lost would not be used" in capsys.readouterr().err

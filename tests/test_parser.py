@@ -137,6 +137,8 @@ def test_every_error_has_a_line_and_a_status():
     assert failure(InputError("no\nfile")) == ("no file", 2)
     assert failure(NonFinite("inf")) == ("inf", 3)
     assert failure(KeyboardInterrupt()) == ("interrupted", 130)
+    gone = FileNotFoundError(2, "No such file or directory")  # os.getcwd() in a folder that was deleted
+    assert failure(gone) == ("the current folder, change to another: No such file or directory", 2)
     assert failure(KeyboardInterrupt("saved at step 4")) == ("saved at step 4", 130)
     assert failure(OSError(28, "No space left on device", "out/best.part")) == (
         "out/best.part: No space left on device",

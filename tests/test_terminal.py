@@ -45,7 +45,7 @@ class Module:
 @pytest.mark.parametrize("text", ESCAPES, ids=ascii)
 def test_control_characters_are_shown(text, capsys):
     """In lines, in json, in remarks and in errors; json stays json."""
-    assert run(command_line("p", "d", {"say": "p say x"}, [Module]), ["say", text]) == 1
+    assert run(lambda: command_line("p", "d", {"say": "p say x"}, [Module]), ["say", text]) == 1
     out, err = capsys.readouterr()
     assert all(character.isprintable() or character in "\n\t" for character in out + err)
     assert json.loads(out.splitlines()[1]) == {"text": text}
@@ -109,7 +109,7 @@ def test_another_broken_pipe_is_still_told(capsys):
 
             declare("fail", fail, "fails")
 
-    assert run(command_line("p", "d", {"fail": "p fail"}, [Other]), ["fail"]) == 2
+    assert run(lambda: command_line("p", "d", {"fail": "p fail"}, [Other]), ["fail"]) == 2
     assert "Broken pipe" in capsys.readouterr().err
 
 

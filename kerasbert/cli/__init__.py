@@ -65,7 +65,7 @@ MODULES = (  # in the order of the commands that they declare
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status, which is `cli.parser.run`'s."""
-    return run(parser(), arguments, _check_names)
+    return run(parser, arguments, _check_names)
 
 
 def _check_names(options: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kerasbert import __version__, light_imports, progress, provenance, registry
-from kerasbert.cli import help, meanings, outputs, terminal
+from kerasbert.cli import help, meanings, outputs, stopping, terminal
 from kerasbert.cli.changes import changes_of
 from kerasbert.cli.given import Given
 from kerasbert.cli.options import check_values
@@ -180,28 +180,36 @@ def commands_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.Argume
 
 
 def run(
-    parser: Parser, arguments: Sequence[str] | None = None, check: Callable[[argparse.Namespace], None] | None = None
+    made: Callable[[], Parser],
+    arguments: Sequence[str] | None = None,
+    check: Callable[[argparse.Namespace], None] | None = None,
 ) -> int:
     """Run a command of a program; returns its exit status.
 
     Args:
-        parser: of `command_line`.
+        made: makes the parser, by `command_line`.
         arguments: by default the process' own.
         check: refuses options after the plug-ins are loaded and before the command imports anything heavy.
 
     Returns:
         0; 2 for a mistake in what was given or a file system that refuses; 3 where the numbers of a run exploded; 1 for a
-        fault of ours; 75 after a SIGTERM: the same command goes on.
+        fault of ours; 75 after a SIGTERM: the same command goes on; 130 after Ctrl-C, 143 after another SIGTERM.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if arguments is None:
+        stopping.listen()
         light_imports.of_a_command()
-        arguments = sys.argv[1:]
-    arguments = list(arguments)
-    if arguments[:1] == ["help"]:
-        arguments = [*arguments[1:2], "--help"]
-    with terminal.streams(), provenance.command(parser.prog, arguments):
-        return _run(parser, parser.parse_args(arguments), check)
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if arguments[:1] == ["help"]:
+            arguments = [*arguments[1:2], "--help"]
+        parser = made()
+        with terminal.streams(), provenance.command(parser.prog, arguments):
+            return _run(parser, parser.parse_args(arguments), check)
+    except KeyboardInterrupt as error:  # before the command began
+        if "--debug" in arguments:
+            raise
+        return _told(error)
 
 
 def _run(parser: Parser, options: argparse.Namespace, check: Callable[[argparse.Namespace], None] | None) -> int:
@@ -228,10 +236,15 @@ def _run(parser: Parser, options: argparse.Namespace, check: Callable[[argparse.
             return 0
         if options.debug:
             raise
-        line, status = failure(error, options.extra)
-        with contextlib.suppress(OSError):  # it may be a full disk, which is no other status
-            print(f"error: {line}", file=sys.stderr, flush=True)
-        return status
+        return _told(error, options.extra)
+
+
+def _told(error: BaseException, extra: str | None = None) -> int:
+    """Print the line of an error that ended a command; -> its exit status."""
+    line, status = failure(error, extra)
+    with contextlib.suppress(OSError):  # it may be a full disk, which is no other status
+        print(f"error: {line}", file=sys.stderr, flush=True)
+    return status
 
 
 def failure(error: BaseException, extra: str | None = None) -> tuple[str, int]:
@@ -243,14 +256,14 @@ def failure(error: BaseException, extra: str | None = None) -> tuple[str, int]:
 
     Returns:
         One line, and 2 for a mistake in what was given or a file system that refuses, an InputError's own status,
-        130 for Ctrl-C, or 1 for a fault of ours.
+        130 for Ctrl-C and 143 for a SIGTERM, or 1 for a fault of ours.
 
     >>> failure(InputError("no file x"))
     ('no file x', 2)
     """
     line = aside.shown(" ".join(str(error).split()))
     if isinstance(error, KeyboardInterrupt):
-        return line or "interrupted", 130
+        return line or "interrupted", getattr(error, "status", 130)
     if isinstance(error, ModuleNotFoundError) and (absent := missing(error.name, extra)):
         return f"this command needs {absent}", 2
     if isinstance(error, MemoryError):
@@ -260,8 +273,9 @@ def failure(error: BaseException, extra: str | None = None) -> tuple[str, int]:
     if type(error).__module__ == "tensorflow.python.framework.errors_impl":
         return files.temporary(error) or file_system(line), 2
     if isinstance(error, OSError):
-        if error.filename and error.strerror:
-            return aside.shown(f"{error.filename}: {error.strerror}"), 2
+        here = "the current folder, change to another" if isinstance(error, FileNotFoundError) else ""
+        if error.strerror and (name := error.filename or here):
+            return aside.shown(f"{name}: {error.strerror}"), 2
         where = "of what is printed, or of temporary files, for which TMPDIR names a place"
         return f"{error.strerror}: the disk {where}" if error.strerror in files.REFUSALS else line, 2
     return f"unexpected {type(error).__name__}: {line}. Run it again with --debug and report what it shows", 1
@@ -273,8 +287,7 @@ def file_system(line: str) -> str:
     >>> file_system("{{function_node __wrapped__SaveV2_dtypes_3_device_/CPU:0}} out/a.tmp; No space left on device [Op:SaveV2]")
     'out/a.tmp; No space left on device'
     """
-    line = re.sub(r"\{\{.*?\}\}\s*", "", line)
-    return re.sub(r"\s*(\[Op:\w+\]|name: .*$)", "", line).strip()
+    return re.sub(r"\s*(\[Op:\w+\]|name: .*$)", "", re.sub(r"\{\{.*?\}\}\s*", "", line)).strip()
 
 
 def check_names(options: argparse.Namespace, *kinds: str) -> None:

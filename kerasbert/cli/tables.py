@@ -283,7 +283,8 @@ def _keep(
         kept = f"{done:,} of {count:,} rows are answered and kept in {journal.path}: the same command goes on"
         if isinstance(error, InputError):
             raise InputError(f"{error}. {kept}" if done else str(error)) from error
-        raise KeyboardInterrupt(f"interrupted: {kept}" if done else "interrupted, nothing was answered") from None
+        error.args = (f"interrupted: {kept}" if done else "interrupted, nothing was answered",)
+        raise
     finally:
         journal.close(whole or not done)
     return cut

@@ -19,7 +19,7 @@ import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.retrieval import forms
-from kerasbert.storage import files
+from kerasbert.storage import aside, files
 
 END, MAGIC = ".partial", b"\x93NUMPY\x01\x00"
 
@@ -74,8 +74,11 @@ class VectorFile:
             with contextlib.suppress(OSError):
                 self.path.unlink()
             files.unmake(self._made)
+            return
+        kept = f"{self.kept:,} of {self.count:,} vectors are kept in {self.path}: the same command goes on"
+        if isinstance(error, KeyboardInterrupt):
+            error.args = (f"interrupted: {kept}",)
         elif isinstance(error, InputError):
-            kept = f"{self.kept:,} of {self.count:,} vectors are kept in {self.path}: the same command goes on"
             raise InputError(f"{error}. {kept}") from error
 
     def _find(self) -> None:
@@ -109,8 +112,9 @@ class VectorFile:
             shutil.copyfile(self.path, place)
 
     def done(self) -> None:
-        """Delete the partial file, and those of other vectors for the same place: what they were to be is there."""
-        for path in (self.path, *self.out.parent.glob(f".{glob.escape(self.out.name)}.????????????{END}")):
-            with contextlib.suppress(OSError):
-                if path == self.path or path.open("rb").read(len(MAGIC)) == MAGIC:
-                    path.unlink()
+        """Delete the partial file, and what was left of other vectors for the same place: what they were to be is there."""
+        self.path.unlink(missing_ok=True)
+        for path in self.out.parent.glob(f".{glob.escape(self.out.name)}.????????????{END}"):
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                if file.read(len(MAGIC)) == MAGIC:
+                    aside.remove_left(path)

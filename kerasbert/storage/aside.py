@@ -171,6 +171,13 @@ def _left(path: Path) -> Iterator[bool]:
             os.close(handle)
 
 
+def remove_left(path: Path) -> None:
+    """Delete what a process wrote, but not that of a living one, which has it locked."""
+    with _left(path) if fcntl is not None else contextlib.nullcontext(True) as left:
+        if left:
+            _erase(path)
+
+
 def sweep(folder: str | os.PathLike, name: str | None = None) -> None:
     """Put back or delete what killed processes left in a folder, of one name or of all; the living ones' is left alone."""
     if fcntl is None:
@@ -188,9 +195,7 @@ def sweep(folder: str | os.PathLike, name: str | None = None) -> None:
         if match["state"] == GONE:
             _erase(path)
         elif match["state"] == NEW:
-            with _left(path) as left:
-                if left:
-                    _erase(path)
+            remove_left(path)
 
 
 def _settle(path: Path, token: str) -> None:

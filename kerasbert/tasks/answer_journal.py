@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kerasbert.errors import InputError
-from kerasbert.storage import files
+from kerasbert.storage import aside, files
 from kerasbert.storage.json_view import JsonMap
 
 FORMAT = "answers"
@@ -108,9 +108,10 @@ class Journal:
     def close(self, done: bool = False) -> None:
         """Leave the file; delete it, and what other runs left for the same place, where the table is written."""
         if done:
-            for path in (self.path, *self.others):
-                with contextlib.suppress(OSError):
-                    path.unlink()
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+            for path in self.others:
+                aside.remove_left(path)
             files.unmake(self._made)  # of a table that was not written
         with contextlib.suppress(OSError):  # what a full disk did not take was told
             self.file.close()

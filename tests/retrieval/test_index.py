@@ -140,7 +140,9 @@ def test_a_killed_run_goes_on(model, index, tmp_path, monkeypatch):
         add(self, vectors)
 
     monkeypatch.setattr(VectorFile, "add", killed)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(
+        KeyboardInterrupt, match="^interrupted: 64 of 90 vectors are kept in .*: the same command goes on$"
+    ):
         kb.Index.build(model, TEXTS, tmp_path / "index")
     (partial,) = tmp_path.iterdir()
     with partial.open("ab") as file:
@@ -302,9 +304,21 @@ def test_vectors_of_a_file(model, tmp_path, capsys):
 
 
 def test_two_processes_do_not_write_one_file(tmp_path):
-    held = tmp_path / "vectors.npy"
-    with VectorFile(held, {}, (3, 4), "float32"), pytest.raises(InputError, match="another process writes"):
-        VectorFile(held, {}, (3, 4), "float32").__enter__()
+    """And one that is done leaves what another one writes for the same place, of other vectors."""
+    held, whole = tmp_path / "vectors.npy", np.zeros((3, 4), "float32")
+    with VectorFile(held, {}, (3, 4), "float32") as one:
+        with pytest.raises(InputError, match="another process writes"):
+            VectorFile(held, {}, (3, 4), "float32").__enter__()
+        one.add(whole)
+        with VectorFile(held, {"model": "other"}, (3, 4), "float32") as other:
+            other.add(whole)
+            other.done()
+        assert list(tmp_path.iterdir()) == [one.path]
+        one.copy(held)
+    with VectorFile(held, {"model": "third"}, (3, 4), "float32") as third:
+        third.add(whole)
+        third.done()
+    assert list(tmp_path.iterdir()) == [held]
 
 
 def test_a_file_that_grows_meanwhile_is_told(model, tmp_path):

@@ -215,9 +215,12 @@ def test_a_file_of_somebody_else_is_not_written_over(tmp_path):
 
 
 def test_two_processes_do_not_write_one_table(tmp_path):
+    """And one that is done leaves the answers of another one for the same place."""
     journal = answer_journal.Journal(tmp_path / "b.csv", {}, 3)
     with pytest.raises(InputError, match="another process answers the same table"):
         answer_journal.Journal(tmp_path / "b.csv", {}, 3)
+    answer_journal.Journal(tmp_path / "b.csv", {"model": "other"}, 3).close(done=True)
+    assert list(tmp_path.iterdir()) == [journal.path]
     journal.close(done=True)
 
 
