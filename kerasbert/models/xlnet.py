@@ -368,7 +368,7 @@ KERAS_HUB = keras_hub.dialect(
     without=("embeddings.positions",),
 ).derive(
     forms={"*mask_layer/vars/0": Leading(), "*relative_attention/*_dense/vars/0": ByHead()},
-    unread={**keras_hub.UNREAD, "bias_initializer": "how it starts"},
+    unread={**keras_hub.UNREAD, "bias_initializer": ("zeros",)},
     values={"activation": keras_hub.ACTIVATIONS},
 )
 

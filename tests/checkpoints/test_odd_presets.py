@@ -1,9 +1,9 @@
 """Backbones of KerasHub with options drawn at random, alone or within a task, in and out: what is computed, and every key.
 
 `python -m tests.checkpoints.test_odd_presets [T5Backbone BartBackbone ...] [--random N --seeds 0 1 2]` counts: equal (hidden
-within 1e-5 of the largest output, and every key of their configuration comes back), refused in one line, unrun by KerasHub itself
-and off, with the draw. Refused ones are counted by what is said.
-A text goes through the tokenizer and the preprocessor of each draw that has one.
+within 1e-5 of the largest output, and every key of their configuration comes back or is told), refused in one line, unrun by
+KerasHub itself and off, with the draw: every one that is off, and one of each kind of the others.
+Texts go through the tokenizer of each draw that has one.
 """
 
 import argparse
@@ -159,19 +159,26 @@ def tried(keras_hub, name: str, options: dict, folder: Path) -> tuple[str, str]:
             raise Unrun("numbers that are not finite")
     except Exception as error:
         return "unrun", f"{type(error).__name__} {error}"
+    told = io.StringIO()
     try:
-        encoder = kb.import_checkpoint(folder / "theirs", "keras_hub", out=folder / "ours")
+        with contextlib.redirect_stderr(told):
+            encoder = kb.import_checkpoint(folder / "theirs", "keras_hub", out=folder / "ours")
     except InputError as error:
         return "refused", str(error)
     if wrong := off(encoder, inputs, wanted):
         return "off", wrong
     if encoder.tokenizer is not None and (wrong := other_ids(keras_hub, folder, encoder.tokenizer)):
         return "off", wrong
-    return went_out(keras_hub, encoder, folder, model, inputs) if options["how"]["out"] else ("equal", "")
+    return (
+        went_out(keras_hub, encoder, folder, model, inputs, told.getvalue()) if options["how"]["out"] else ("equal", "")
+    )
 
 
-def went_out(keras_hub, encoder, folder: Path, model, inputs: dict) -> tuple[str, str]:
-    """(equal, refused or off, why) of our model, written: what it computes, and its configuration beside theirs."""
+def went_out(keras_hub, encoder, folder: Path, model, inputs: dict, told: str) -> tuple[str, str]:
+    """(equal, refused or off, why) of our model, written: what it computes, and its configuration beside theirs.
+
+    `told`: what the import said, whose keys need not come back.
+    """
     try:
         kb.export_checkpoint(folder / "ours", folder / "back", "keras_hub")
     except InputError as error:
@@ -182,7 +189,8 @@ def went_out(keras_hub, encoder, folder: Path, model, inputs: dict) -> tuple[str
     kept = [{key: value for key, value in each.get_config().items() if key not in ABOUT} for each in (model, back)]
     if "key_value_dim" in kept[0]:  # None is this
         kept[0]["key_value_dim"] = kept[0]["key_value_dim"] or kept[0]["hidden_dim"] // kept[0]["num_heads"]
-    lost = [key for key in kept[0] if kept[0][key] != kept[1][key]]
+    kept[0] |= {"activation": "silu"} if kept[0].get("activation") == "swish" else {}  # another name of it
+    lost = [key for key in kept[0] if kept[0][key] != kept[1][key] and f" {key}" not in told]
     return ("off", f"out: {[(key, kept[0][key], kept[1][key]) for key in lost]}") if lost else ("equal", "")
 
 
@@ -231,10 +239,10 @@ def attempts(keras_hub, name: str, count: int, seeds: list[int]) -> Iterator[tup
                 break
 
 
-@pytest.mark.parametrize("name", ["T5Backbone", "BertBackbone"])
+@pytest.mark.parametrize("name", ["XLNetBackbone", "BertBackbone"])
 def test_drawn_presets(name):
     keras_hub = pytest.importorskip("keras_hub")
-    found = [(options, state, why) for options, state, why in attempts(keras_hub, name, 4, [7])]
+    found = [(options, state, why) for options, state, why in attempts(keras_hub, name, 3, [7])]
     assert not [each for each in found if each[1] in ("off", "failed")]
 
 
