@@ -34,7 +34,6 @@ _TOKENIZER_UNREAD = {
     "proto": "a file beside it",
     "unk_token": "a piece of the vocabulary",
     "special_tokens": "pieces of the vocabulary",
-    "unsplittable_tokens": "pieces of the vocabulary",
 }
 # class of theirs -> kind of ours, and the special tokens that it has in its code
 _FAIRSEQ = {"pad": "<pad>", "cls": "<s>", "sep": "</s>"}

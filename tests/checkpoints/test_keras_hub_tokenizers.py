@@ -138,3 +138,12 @@ def test_settings_that_give_other_ids_are_refused(key, only, tmp_path):
         told = re.escape(f"tokenizer.json has {key} {value!r}, expected {only!r}: no such tokenizer")
         with pytest.raises(InputError, match=told):
             read_tokenizer(tmp_path)
+
+
+def test_tokens_that_a_text_is_not_split_at_are_told(tmp_path, capsys):
+    write_tokenizer(tmp_path, presets.TOKENIZERS["bart"], "BartBackbone", tmp_path)
+    path = tmp_path / "tokenizer.json"
+    described = json.loads(path.read_text())
+    path.write_text(json.dumps(described | {"config": described["config"] | {"unsplittable_tokens": ["</s>"]}}))
+    read_tokenizer(tmp_path)
+    assert "not used: unsplittable_tokens (tokenizer.json)" in capsys.readouterr().err
