@@ -1,10 +1,13 @@
-"""KerasHub presets on disk: config.json, model.weights.h5 and assets/tokenizer, as `save_to_preset` writes them; in and out.
+"""KerasHub presets on disk: config.json, the weights and assets/tokenizer, as `save_to_preset` writes them; in and out.
+
+The weights are model.weights.h5, or the files that model.weights.json names.
 
 Keras files a layer's weights under the snake case of its class and a running number, and a weight under its place in the
 layer. The rows of a family's `keras_hub` dialect say which is which; blocks are `layers/transformer_encoder_{i}/...`.
 """
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +19,14 @@ from kerasbert.checkpoints.fit import NamedFormat
 from kerasbert.checkpoints.formats import ImportOptions, Opened
 from kerasbert.checkpoints.forms import ByHead, Form, Shape
 from kerasbert.checkpoints.json_files import read_json
-from kerasbert.checkpoints.keras_hub_files import UNPROJECTED, WEIGHTS, in_rows
+from kerasbert.checkpoints.keras_hub_files import SHARDS, TASK_WEIGHTS, UNPROJECTED, WEIGHTS, in_rows
 from kerasbert.checkpoints.keras_hub_tokenizers import read_tokenizer
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.pieces import fitting
 from kerasbert.errors import InputError
 from kerasbert.spec import Spec
 from kerasbert.storage import unused
-from kerasbert.storage.json_view import JsonView
+from kerasbert.storage.json_view import Json, JsonView
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
@@ -35,6 +38,11 @@ UNREAD = {
     "trainable": "what training may change",
     "dtype*": "how it is computed there",
 }
+# its activations -> ours; the tanh approximation of GELU is a function of its own, which a configuration names in a dict
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_approximate": "gelu_tanh", "silu": "swish", "tanh": "tanh"}
+_IN_OTHER_FILES = (*UNREAD, "backbone*", "preprocessor*", "tokenizer*", "config_file")  # of a task and a preprocessor
+_SAME, _NOTHING = {"truncate": "round_robin", "activation": "linear"}, object()
+_FLOATS = {"DTypePolicy", "FloatDTypePolicy", "DTypePolicyMap"}
 _ATTENTION = ("query", "key", "value", "output")
 _LEAVES = {"kernel": ("/vars/0",), "bias": ("/vars/1",), "gamma": ("/vars/0",), "beta": ("/vars/1",)}
 _CONFIG = (
@@ -82,6 +90,30 @@ def block(theirs: str = "transformer_encoder", ours: str = "block_{i}", leaf: st
     )
 
 
+def activation_of(said: object) -> str:
+    """The name of an activation, which a configuration says as a text or as a function of its own."""
+    name = str(said.get("config") if isinstance(said, dict) else said).rpartition(">")[2]
+    return "silu" if name == "swish" else name
+
+
+def written_activation(name: str) -> str | Json:
+    """An activation as a configuration says it."""
+    function = {"module": "builtins", "class_name": "function", "registered_name": "function"}
+    return function | {"config": f"keras_hub>{name}"} if name == "gelu_approximate" else name
+
+
+class Backbone(Dialect):
+    """The names of a backbone; some have their activation as a setting."""
+
+    def read_config(self, config: Json) -> Json:
+        """With its name."""
+        return config | ({"activation": activation_of(config["activation"])} if "activation" in config else {})
+
+    def write_config(self, config: Json, spec: "Spec") -> Json:
+        """As their class has it."""
+        return config | ({"activation": written_activation(config["activation"])} if "activation" in config else {})
+
+
 def dialect(
     backbone: str,
     *rows: tuple[str, ...],
@@ -89,7 +121,7 @@ def dialect(
     without: tuple[str, ...] = (),
     joined: bool = False,
     **spec: Any,
-) -> Dialect:
+) -> Backbone:
     """The names of one backbone class.
 
     Args:
@@ -102,7 +134,7 @@ def dialect(
     tables = "layers/token_and_position_embedding" if joined else "layers"
     tokens = "token_embedding" if joined else "reversible_embedding"
     own = {*without, *(path for path, *_ in config)}
-    return Dialect(
+    return Backbone(
         rows=(
             *rows,
             *block(),
@@ -127,18 +159,17 @@ class Preset:
     def __init__(self, folder: Path) -> None:
         import h5py
 
-        path = folder / WEIGHTS
-        if not path.is_file():
-            raise InputError(
-                f"{folder} holds no {WEIGHTS}, expected the folder of a KerasHub preset with unsharded weights"
-            )
-        try:
-            self._file = h5py.File(path, "r")
-        except OSError as error:
-            raise InputError(f"cannot read {path} as Keras weights: {str(error).splitlines()[0]}") from error
-        found: list[str] = []
-        self._file.visititems(lambda path, item: found.append(path) if hasattr(item, "shape") else None)
-        self._paths = in_rows(found)
+        self._paths: dict[str, str] = {}
+        self._files: dict[str, Any] = {}
+        for path in _files(folder):
+            try:
+                file = h5py.File(path, "r")
+            except OSError as error:
+                raise InputError(f"cannot read {path} as Keras weights: {str(error).splitlines()[0]}") from error
+            found: list[str] = []
+            file.visititems(lambda path, item, found=found: found.append(path) if hasattr(item, "shape") else None)
+            self._files |= dict.fromkeys(found, file)
+        self._paths = in_rows(self._files)
 
     def names(self) -> list[str]:
         """Names of all tensors, sorted."""
@@ -146,7 +177,7 @@ class Preset:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of one tensor."""
-        return tuple(self._file[self._paths[name]].shape)
+        return tuple(self._of(name).shape)
 
     def read(self, name: str) -> np.ndarray:
         """One tensor as float32."""
@@ -154,7 +185,36 @@ class Preset:
 
     def stored(self, name: str) -> np.ndarray:
         """One tensor as numbers of any type."""
-        return np.asarray(self._file[self._paths[name]][()])
+        found = self._of(name)
+        value = np.asarray(found[()])
+        if found.attrs.get("dtype") == "bfloat16":  # HDF5 has no such type: two bytes each
+            return (value.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+        return value
+
+    def _of(self, name: str) -> Any:
+        path = self._paths[name]
+        return self._files[path][path]
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of the weights.
+
+    Raises:
+        InputError: there are none, or not all that the list of them names.
+    """
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if not (folder / SHARDS).is_file():
+        raise InputError(f"{folder} holds no {WEIGHTS} and no {SHARDS}, expected the folder of a KerasHub preset")
+    map = read_json(folder / SHARDS).get("weight_map")
+    if not isinstance(map, dict) or not map:
+        raise InputError(f"{folder / SHARDS} names no files of weights (weight_map)")
+    names = sorted({str(name) for said in map.values() for name in (said if isinstance(said, list) else [said])})
+    if missing := [name for name in names if Path(name).name != name or not (folder / name).is_file()]:
+        raise InputError(
+            f"{folder} lacks {', '.join(missing[:3])}, which {SHARDS} names: download every file of the preset"
+        )
+    return [folder / name for name in names]
 
 
 def read_config(folder: Path) -> JsonView | None:
@@ -164,13 +224,33 @@ def read_config(folder: Path) -> JsonView | None:
     content = read_json(folder / "config.json")
     if not isinstance(content.get("config"), dict) or not isinstance(content.get("class_name"), str):
         raise InputError(f"{folder / 'config.json'} is no configuration of a KerasHub preset: no class_name and config")
+    if kinds := _policies(content["config"].get("dtype")) - _FLOATS:
+        raise InputError(
+            f"{folder / 'config.json'} has a quantized dtype ({', '.join(sorted(kinds))}), expected weights that are floating "
+            "point numbers: import the preset before its quantization, and quantize the model here"
+        )
     config = content["config"] | {"class_name": content["class_name"]}
     if "embedding_dim" in config and config["embedding_dim"] == config.get("hidden_dim"):
         config["architectures"] = [UNPROJECTED]
     about = {f"{key} of the preset": value for key, value in content.items() if key not in ("config", *_ABOUT)}
-    if (folder / "task.json").is_file():
-        unused.leave(folder / "task.json", ["the head of its class"])
     return JsonView(config | about)
+
+
+def _policies(dtype: object) -> set[str]:
+    """Classes of the policies that a dtype is made of."""
+    if isinstance(dtype, str):
+        return {dtype} if re.match(r"u?int|float8|gptq|awq", dtype) else set()
+    if not isinstance(dtype, dict):
+        return set()
+    own = {str(dtype["class_name"])} if "class_name" in dtype else set()
+    return own.union(*map(_policies, (each for each in dtype.values() if isinstance(each, dict))))
+
+
+def _left(content: JsonView) -> list[str]:
+    """Keys of an object of theirs that are not read here, but for those at what is done here too."""
+    config = content.get("config")
+    left = config.unread(_IN_OTHER_FILES) if isinstance(config, JsonView) else {}
+    return [key for key, value in left.items() if value != _SAME.get(key, _NOTHING)]
 
 
 class OpenedPreset(Opened):
@@ -182,6 +262,16 @@ class OpenedPreset(Opened):
             return super().tokenizer(spec, asked)
         return fitting(read_tokenizer(self.folder), self.folder, spec)
 
+    def leave(self) -> None:
+        """Note the head of a task, and how its preprocessor makes texts of one length."""
+        task = self.folder / "task.json"
+        if task.is_file():
+            content = JsonView(read_json(task))
+            head = [f"the head of {content.get('class_name')}"] if (self.folder / TASK_WEIGHTS).is_file() else []
+            unused.leave(task, [*head, *_left(content)])
+        for file in sorted(self.folder.glob("*preprocessor.json")):
+            unused.leave(file, _left(JsonView(read_json(file))))
+
 
 class KerasHub(NamedFormat):
     """The folder of a preset."""
@@ -191,7 +281,7 @@ class KerasHub(NamedFormat):
 
     def looks_like(self, path: Path) -> bool:
         """Whether there are the weights of one."""
-        return (path / WEIGHTS).is_file()
+        return (path / WEIGHTS).is_file() or (path / SHARDS).is_file()
 
     def open(self, path: Path, asked: ImportOptions) -> Opened:
         """Open it."""

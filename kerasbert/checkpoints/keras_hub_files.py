@@ -29,7 +29,8 @@ from kerasbert.storage.json_view import Json, JsonMap
 if TYPE_CHECKING:
     from kerasbert.checkpoints.readers import Tensors
 
-TARGET, WEIGHTS = "keras_hub", "model.weights.h5"
+TARGET, WEIGHTS, SHARDS = "keras_hub", "model.weights.h5", "model.weights.json"
+TASK_WEIGHTS = "task.weights.h5"
 UNPROJECTED = "E = H"  # a class of files of its own: ELECTRA has no projection there, and its layers other numbers
 T5_LAYER, T5_DECODER = "t5_transformer_layer", "t5_decoder"  # the stacks of T5 are one row of layers there
 _NUMBERED = "transformer_encoder|transformer_decoder|disentangled_attention_encoder|xl_net_encoder|" + T5_LAYER

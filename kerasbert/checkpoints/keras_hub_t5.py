@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.keras_hub_files import T5_DECODER, T5_LAYER
-from kerasbert.checkpoints.names import Dialect
 from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
@@ -12,28 +11,23 @@ if TYPE_CHECKING:
 
 
 ATTENTION = ("query", "key", "value", "output")
-# KerasHub's classes -> ours; the tanh approximation of GELU is a function of its own, which a configuration names in a dict
-_HUB_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_approximate": "gelu_tanh", "silu": "swish", "tanh": "tanh"}
 _GATED = "gated "
 
 
-class T5KerasHub(Dialect):
+class T5KerasHub(keras_hub.Backbone):
     """An activation and whether there is a gate are one setting here; a table of its own is not scaled."""
 
     def read_config(self, config: Json) -> Json:
         """With both in `activation`."""
-        said = config.get("activation", "relu")
-        name = str(said.get("config") if isinstance(said, dict) else said).rpartition(">")[2]
+        name = keras_hub.activation_of(config.get("activation", "relu"))
         gate = _GATED if config.get("use_gated_activation") else ""
         return config | {"activation": gate + name, "scaled": config.get("tie_embedding_weights") is not False}
 
     def write_config(self, config: Json, spec: "Spec") -> Json:
         """As their class has it."""
         gated, name = config["activation"].startswith(_GATED), config["activation"].removeprefix(_GATED)
-        function = {"module": "builtins", "class_name": "function", "registered_name": "function"}
-        activation = function | {"config": f"keras_hub>{name}"} if name == "gelu_approximate" else name
         said = {key: value for key, value in config.items() if key != "scaled"}
-        return said | {"activation": activation, "use_gated_activation": gated}
+        return said | {"activation": keras_hub.written_activation(name), "use_gated_activation": gated}
 
 
 def _hub_rows(stack: str, layers: str, norm: str) -> tuple[tuple[str, str], ...]:
@@ -73,8 +67,8 @@ KERAS_HUB = T5KerasHub.of_names(
         forms={},
         silent={"use_gated_activation": True, "scaled": True},
         values={
-            "activation": _HUB_ACTIVATIONS
-            | {_GATED + name: f"gated_{ours}" for name, ours in _HUB_ACTIVATIONS.items()},
+            "activation": keras_hub.ACTIVATIONS
+            | {_GATED + name: f"gated_{ours}" for name, ours in keras_hub.ACTIVATIONS.items()},
             "tie_embedding_weights": {True: False, False: True},
         },
     )

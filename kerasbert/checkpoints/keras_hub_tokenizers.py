@@ -21,6 +21,8 @@ _TOKENIZER = {
     "sequence_length": None,
     "add_bos": False,
     "add_eos": False,
+    "special_tokens_in_strings": False,
+    "oov_token": "[UNK]",
 }
 _TOKENIZER_UNREAD = {
     "name": "of the layer",
@@ -30,10 +32,8 @@ _TOKENIZER_UNREAD = {
     "vocabulary": "a file beside it",
     "merges": "a file beside it",
     "proto": "a file beside it",
-    "oov_token": "a piece of the vocabulary",
     "unk_token": "a piece of the vocabulary",
-    "special_tokens*": "pieces of the vocabulary",
-    "unsplittable_tokens": "pieces of the vocabulary",
+    "special_tokens": "pieces of the vocabulary",
 }
 # class of theirs -> kind of ours, and the special tokens that it has in its code
 _FAIRSEQ = {"pad": "<pad>", "cls": "<s>", "sep": "</s>"}

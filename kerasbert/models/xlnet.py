@@ -368,8 +368,8 @@ KERAS_HUB = keras_hub.dialect(
     without=("embeddings.positions",),
 ).derive(
     forms={"*mask_layer/vars/0": Leading(), "*relative_attention/*_dense/vars/0": ByHead()},
-    unread={**keras_hub.UNREAD, "bias_initializer": "how it starts"},
-    values={"activation": {name: name for name in ("gelu", "relu", "tanh")}},
+    unread={**keras_hub.UNREAD, "bias_initializer": ("zeros",)},
+    values={"activation": keras_hub.ACTIVATIONS},
 )
 
 XLNET = register(

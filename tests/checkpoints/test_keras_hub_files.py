@@ -143,3 +143,131 @@ def test_the_same_model_gives_the_same_bytes_and_nothing_is_overwritten(tmp_path
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
     with pytest.raises(InputError, match="one"):
         kb.export_checkpoint(tmp_path / "run", tmp_path / "one", "keras_hub")
+
+
+def imported(tmp_path, out):
+    """The weights of what the preset is read as."""
+    kb.import_checkpoint(tmp_path / "preset", out=tmp_path / out, build=False)
+    tensors = read_tensors(tmp_path / out)
+    return {name: tensors.read(name) for name in tensors.names()}
+
+
+def rewritten(tmp_path, write):
+    """Have `write(folder, {path: array})` write the weights of a preset anew."""
+    import h5py
+
+    found = {}
+    with h5py.File(tmp_path / "preset/model.weights.h5") as file:
+        file.visititems(lambda path, item: found.update({path: item[()]}) if hasattr(item, "shape") else None)
+    (tmp_path / "preset/model.weights.h5").unlink()
+    write(tmp_path / "preset", found)
+
+
+def in_shards(folder, arrays, lost=False):
+    """Two files and their list, as Keras writes them, where a layer may lie in both."""
+    import h5py
+
+    names, map = ("model_00000.weights.h5", "model_00001.weights.h5"), {}
+    for number, name in enumerate(names[: 1 if lost else 2]):
+        with h5py.File(folder / name, "w") as file:
+            for path in sorted(arrays)[number::2]:
+                file[path] = arrays[path]
+    for number, path in enumerate(sorted(arrays)):
+        map.setdefault(f"/{path.rpartition('/')[0]}", []).append(names[number % 2])
+    (folder / "model.weights.json").write_text(json.dumps({"metadata": {}, "weight_map": map}))
+
+
+def test_weights_in_shards_are_read(tmp_path):
+    written(tmp_path, "gpt2")
+    whole = imported(tmp_path, "whole")
+    rewritten(tmp_path, in_shards)
+    parts = imported(tmp_path, "parts")
+    assert parts.keys() == whole.keys()
+    for name, array in whole.items():
+        np.testing.assert_array_equal(parts[name], array, err_msg=name)
+
+
+def test_a_shard_that_is_not_there_is_told(tmp_path):
+    written(tmp_path, "gpt2")
+    rewritten(tmp_path, lambda folder, arrays: in_shards(folder, arrays, lost=True))
+    with pytest.raises(
+        InputError, match="lacks model_00001.weights.h5, which model.weights.json names: download every file"
+    ):
+        imported(tmp_path, "parts")
+    (tmp_path / "preset/model.weights.json").write_text('{"weight_map": {}}')
+    with pytest.raises(InputError, match="model.weights.json names no files of weights"):
+        imported(tmp_path, "parts")
+
+
+def test_weights_of_two_bytes_are_read(tmp_path):
+    """HDF5 has no bfloat16: Keras writes two bytes and says so beside them."""
+    written(tmp_path, "gpt2")
+    whole = imported(tmp_path, "whole")
+
+    def halved(folder, arrays):
+        import h5py
+
+        with h5py.File(folder / "model.weights.h5", "w") as file:
+            for path, array in arrays.items():
+                upper = (np.ascontiguousarray(array).view("uint32") >> 16).astype("uint16")
+                file.create_dataset(path, data=upper.view("V2")).attrs["dtype"] = "bfloat16"
+
+    rewritten(tmp_path, halved)
+    for name, array in imported(tmp_path, "halves").items():
+        np.testing.assert_allclose(array, whole[name], rtol=2**-7, err_msg=name)
+
+
+QUANTIZED = {"class_name": "QuantizedDTypePolicy", "config": {"mode": "int8"}}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "told"),
+    [
+        (
+            {"class_name": "DTypePolicyMap", "config": {"policy_map": {"pooled_dense": QUANTIZED}}},
+            "QuantizedDTypePolicy",
+        ),
+        ("int8_from_float32", "int8_from_float32"),
+    ],
+)
+def test_a_quantized_preset_is_refused(tmp_path, dtype, told):
+    written(tmp_path, "gpt2")
+    config = json.loads((tmp_path / "preset/config.json").read_text())
+    config["config"]["dtype"] = dtype
+    (tmp_path / "preset/config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=rf"config.json has a quantized dtype \({told}\)"):
+        imported(tmp_path, "ours")
+
+
+def test_what_a_task_and_its_preprocessor_say_is_told(tmp_path, capsys):
+    written(tmp_path, "bert")
+    about = {
+        "name": "x",
+        "dtype": "float32",
+        "truncate": "waterfall",
+        "sequence_length": 24,
+        "tokenizer": {"config": {}},
+    }
+    (tmp_path / "preset/preprocessor.json").write_text(json.dumps({"class_name": "P", "config": about}))
+    task = {"backbone": {"config": {}}, "preprocessor": None, "num_classes": 3, "activation": "linear", "dropout": 0.3}
+    (tmp_path / "preset/task.json").write_text(json.dumps({"class_name": "BertTextClassifier", "config": task}))
+    (tmp_path / "preset/task.weights.h5").write_bytes(b"")
+    capsys.readouterr()
+    imported(tmp_path, "ours")
+    expected = "not used: the head of BertTextClassifier, num_classes, dropout (task.json); "
+    assert expected + "truncate, sequence_length (preprocessor.json)" in capsys.readouterr().err
+
+
+def test_a_task_without_a_head_is_a_backbone(tmp_path, capsys):
+    written(tmp_path, "gpt2")
+    task = {"class_name": "GPT2CausalLM", "config": {"backbone": {"config": {}}, "preprocessor": None, "name": "x"}}
+    (tmp_path / "preset/task.json").write_text(json.dumps(task))
+    capsys.readouterr()
+    imported(tmp_path, "ours")
+    assert "not used" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("activation", ["swish", "gelu_tanh"])
+def test_activations_of_xlnet(tmp_path, activation):
+    _, back = written(tmp_path, "xlnet", changes={"feedforward.activation": activation})
+    assert read_model_json(back).spec.feedforward.activation == activation

@@ -1,6 +1,7 @@
 """Tokenizers of KerasHub presets that we write, read back by our own reader."""
 
 import json
+import re
 
 import pytest
 
@@ -119,6 +120,8 @@ DEFAULTS = {  # of KerasHub's tokenizers: with others they give other ids
     "sequence_length": None,
     "add_bos": False,
     "add_eos": False,
+    "special_tokens_in_strings": False,
+    "oov_token": "[UNK]",
 }
 
 
@@ -132,7 +135,15 @@ def test_settings_that_give_other_ids_are_refused(key, only, tmp_path):
         if value in (only, None):
             assert read_tokenizer(tmp_path).digest() == presets.TOKENIZERS["bert"].digest()
             continue
-        with pytest.raises(
-            InputError, match=f"tokenizer.json has {key} {value!r}, expected {only!r}: no such tokenizer"
-        ):
+        told = re.escape(f"tokenizer.json has {key} {value!r}, expected {only!r}: no such tokenizer")
+        with pytest.raises(InputError, match=told):
             read_tokenizer(tmp_path)
+
+
+def test_tokens_that_a_text_is_not_split_at_are_told(tmp_path, capsys):
+    write_tokenizer(tmp_path, presets.TOKENIZERS["bart"], "BartBackbone", tmp_path)
+    path = tmp_path / "tokenizer.json"
+    described = json.loads(path.read_text())
+    path.write_text(json.dumps(described | {"config": described["config"] | {"unsplittable_tokens": ["</s>"]}}))
+    read_tokenizer(tmp_path)
+    assert "not used: unsplittable_tokens (tokenizer.json)" in capsys.readouterr().err

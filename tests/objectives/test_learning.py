@@ -64,7 +64,8 @@ def test_what_a_family_is_trained_with_reaches_both_trainings(monkeypatch, tmp_p
     assert pretraining == {name: settings[name] for name in common} | {"seed": 1}
     assert tuning["learning_rate"] == settings.get("finetuning_rate", 1e-3)
     assert tuning.get("optimizer") == settings.get("optimizer")
-    assert {*settings} <= common | {"finetuning_rate"}
+    assert tuning["epochs"] == settings.get("epochs", 3)
+    assert {*settings} <= common | {"finetuning_rate", "epochs"}
 
 
 def test_replaced_tokens_are_told_beside_the_entropy_of_their_share():
