@@ -1,5 +1,7 @@
 """Linear maps and the position-wise feed-forward network."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -9,7 +11,7 @@ from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers import lora
 from kerasbert.layers.backend import affine, fused, gelu, on_tpu, project
 from kerasbert.layers.backend_fused import ByHand, column_sums, with_derivative
-from kerasbert.layers.backend_graph import recompute
+from kerasbert.layers.backend_graph import own_gradient, recompute
 from kerasbert.layers.initial import Normal
 from kerasbert.layers.random import Dropout, drop
 from kerasbert.storage.json_view import Json
@@ -40,8 +42,20 @@ def _activate_backward(
 
 @fused(by_hand=ByHand(_activate_forward, _activate_backward))
 def activate(x: Tensor, bias: Tensor, *, activation: str) -> Tensor:
-    """activation(x + bias), or activation(x) where there is no bias."""
-    return ACTIVATIONS[activation](x if bias is None else x + bias)
+    """activation(x + bias), or activation(x) where there is no bias.
+
+    Automatic differentiation of a GELU or of SiLU keeps two to six arrays: where a tape records, the derivative is kept alone.
+    """
+    inner, function = x if bias is None else x + bias, ACTIVATIONS[activation]
+    if activation in ("gelu", "gelu_tanh", "swish") and keras.backend.standardize_dtype(inner.dtype) == "float32":
+        y = own_gradient(functools.partial(_with_gradient, function), inner)
+        return function(inner) if y is None else y
+    return function(inner)
+
+
+def _with_gradient(function: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    y, derivative = with_derivative(function, x)
+    return y, lambda upstream: upstream * derivative
 
 
 class Linear(keras.layers.Layer):

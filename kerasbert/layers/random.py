@@ -219,20 +219,18 @@ def drop(x: Tensor, key: Tensor, rate: float, first: Tensor = 0) -> Tensor:
     """
     if key is None:
         return x
-    sizes, dtype = tuple(ops.shape(x)[1:]), keras.backend.standardize_dtype(x.dtype)
-    if not all(isinstance(size, int) for size in sizes):  # of open lengths: nothing is compiled
-        return x * traced_once(_factors, x.shape, key, rate, dtype, first, *sizes)
-    return x * _kept(key, rate, dtype, first, *sizes) * ops.cast(1 / (1 - rate), x.dtype)
+    sizes, scale = tuple(ops.shape(x)[1:]), ops.cast(1 / (1 - rate), x.dtype)
+    if all(isinstance(size, int) for size in sizes):
+        kept = _kept(key, rate, first, *sizes)
+    else:  # of open lengths: nothing is compiled
+        kept = traced_once(_kept, x.shape, key, rate, first, *sizes)
+    # a choice, not a product: what the gradient keeps is a byte for each element
+    return ops.where(kept, x * scale, ops.cast(0, x.dtype))
 
 
-def _kept(key: Tensor, rate: float, dtype: str, first: Tensor, *sizes: Tensor) -> Tensor:
-    """1 of what is kept and 0 of what is dropped: [B, *sizes]."""
-    return ops.cast(bits(key, sizes, first) >= _word(round(rate * 2**32)), dtype)
-
-
-def _factors(key: Tensor, rate: float, dtype: str, first: Tensor, *sizes: Tensor) -> Tensor:
-    """What `drop` multiplies by, so that one product is left for the gradient: [B, *sizes]."""
-    return _kept(key, rate, dtype, first, *sizes) * ops.cast(1 / (1 - rate), dtype)
+def _kept(key: Tensor, rate: float, first: Tensor, *sizes: Tensor) -> Tensor:
+    """Whether an element is kept: bool [B, *sizes]."""
+    return bits(key, sizes, first) >= _word(round(rate * 2**32))
 
 
 class Dropout(keras.layers.Layer):

@@ -45,7 +45,9 @@ def gradients(
     def body(index: Tensor, *total: Any) -> tuple:
         return index + 1, *tf.nest.map_structure(tf.add, total, tuple(micro(index)))
 
-    loop = tf.while_loop(lambda index, *_: index < core.accumulate, body, (1, *micro(0)), parallel_iterations=1)
+    # from the first on: outside of the loop its reading would not wait for the comparison, and lie in memory beside the others
+    none = [tf.zeros(variable.shape) for variable in core.variables]
+    loop = tf.while_loop(lambda index, *_: index < core.accumulate, body, (0, *none), parallel_iterations=1)
     return list(loop[1:]), sums
 
 

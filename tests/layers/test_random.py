@@ -153,3 +153,21 @@ def test_a_shared_mask_is_one_for_all_rows_of_an_update():
 
     np.testing.assert_array_equal(mask(3, [0, 1]), mask(3, [5, 6, 7]))
     assert (mask(3, [0]) != mask(4, [0])).any()
+
+
+def test_a_gradient_keeps_a_byte_for_each_element():
+    """Not the numbers that it was multiplied by: of attention they are as many as the probabilities."""
+
+    @tf.function(autograph=False)
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = random.drop(x, random.key(3, np.arange(2)), 0.5)
+        return y, tape.gradient(y, x)
+
+    x = tf.ones((2, 3, 4))
+    y, found = step(x)
+    np.testing.assert_array_equal(y, found)
+    assert set(np.unique(y)) == {0.0, 2.0}
+    graph = step.get_concrete_function(x).graph
+    assert not [op for op in graph.get_operations() if op.type == "Cast" and op.inputs[0].dtype == tf.bool]
