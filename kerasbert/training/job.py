@@ -23,6 +23,7 @@ from kerasbert.training.feed import Feed
 from kerasbert.training.held_out import HeldOut
 from kerasbert.training.optimizers import check_rules, take_average
 from kerasbert.training.precision import told
+from kerasbert.training.run_lock import RunLock
 from kerasbert.training.runs import DataPlaces, Run, open_run, say_finished
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import described
@@ -134,16 +135,20 @@ def _trained(job: Job, program: Objective) -> Any:
     """What `run` returns: open the run of a built program and train it."""
     config, quiet = job.config, job.config.quiet  # what is built may settle its steps
     check_rules(config, program.model.trainable_variables)
-    with job.devices.scope():
-        opened = _open(job, program)
-    if opened.finished:
-        say_finished(opened.directory, config.steps, quiet)
-        return job.left(opened)
-    first = f"{described(job.strategy)} {told(config.precision, job.strategy)}"
-    for line in () if quiet else (first, *freezing.told(program.model), *job.lines()):
-        model_files.say(line)
-    with contextlib.nullcontext() if job.temporary else opened.kept():
-        return _go_on(job, program, opened)
+    lock = RunLock(config.out if multiworker.is_chief(job.devices) else None)
+    try:
+        with job.devices.scope():
+            opened = _open(job, program, lock)
+        if opened.finished:
+            say_finished(opened.directory, config.steps, quiet)
+            return job.left(opened)
+        first = f"{described(job.strategy)} {told(config.precision, job.strategy)}"
+        for line in () if quiet else (first, *freezing.told(program.model), *job.lines()):
+            model_files.say(line)
+        with contextlib.nullcontext() if job.temporary else opened.kept():
+            return _go_on(job, program, opened)
+    finally:
+        lock.release()
 
 
 def _go_on(job: Job, program: Objective, opened: Run) -> "keras.Model":
@@ -175,7 +180,7 @@ def _go_on(job: Job, program: Objective, opened: Run) -> "keras.Model":
     return job.result(opened)
 
 
-def _open(job: Job, program: Objective) -> Run:
+def _open(job: Job, program: Objective, lock: RunLock) -> Run:
     """The run at `out`, begun or gone on with; the other machines of several wait for the first."""
     config, chief = job.config, multiworker.is_chief(job.devices)
     description = config.to_json() | job.description()
@@ -184,12 +189,14 @@ def _open(job: Job, program: Objective) -> Run:
     where = {"strategy": job.strategy, "data": job.rows()}
     if chief:
         opened = open_run(config.out, job.kind, description, overwrite=config.overwrite, quiet=config.quiet, **where)
-        if not opened.finished:
-            try:
+        try:
+            lock.take()  # of a folder that was not there before
+            opened.lock = lock
+            if not opened.finished:
                 job.begin(opened)
-            except BaseException:
-                opened.abandon()
-                raise
+        except BaseException:
+            opened.abandon()
+            raise
     multiworker.barrier(job.devices)
     if not chief:
         beside = newest(Path(os.path.realpath(config.out))) if config.overwrite and not is_remote(config.out) else None

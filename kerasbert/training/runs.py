@@ -25,6 +25,7 @@ from kerasbert.storage.aside import Aside
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.storage.remote import is_remote
 from kerasbert.training.run_differences import differences
+from kerasbert.training.run_lock import RunLock
 
 if TYPE_CHECKING:
     from kerasbert.training.config import TrainConfig
@@ -53,6 +54,7 @@ class Run:
     waiting: list[str] = dataclasses.field(default_factory=list)
     beside: Path | None = None
     discarded: bool = False
+    lock: RunLock | None = None  # of the process that trains it
     _aside: Aside | None = None  # of the process that began it
 
     @property
@@ -74,6 +76,8 @@ class Run:
             os.rename(cache, self._aside.new / "cache")
         self._aside.put(replace=True)
         self.beside = self._aside = None
+        if self.lock is not None:
+            self.lock.take()
 
     def part(self) -> None:
         """Lie for good beside the older run, which keeps its place: `.failed` and, for the next ones, a number."""
@@ -284,11 +288,7 @@ def _gone_on(directory: Path | str, old: Json, new: JsonMap, quiet: bool) -> Run
 
 
 def another_run(directory: str | os.PathLike, differ: Sequence[str]) -> InputError:
-    """The error of a place that holds another run.
-
-    Args:
-        differ: what differs, in words.
-    """
+    """The error of a place that holds another run: what differs is told in words."""
     return InputError(f"{directory} holds another run: {'; '.join(differ)}. Choose another --out or pass --overwrite")
 
 
