@@ -5,6 +5,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kerasbert.errors import InputError
+
+_COMPUTES: list[int] = []  # the process in which TensorFlow computes
+
 
 def command(program: str, *arguments: str) -> list[str]:
     """The command line that runs a program's text in a process of its own.
@@ -34,3 +38,18 @@ def environment(paths: Sequence[str] | None = None, **more: str) -> dict[str, st
     before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     found = [path for path in (*(paths or ()), tree, *before) if path]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(found)), **more}
+
+
+def check_fork() -> None:
+    """Note that TensorFlow computes in this process, before it does.
+
+    Raises:
+        InputError: it is a fork of one in which TensorFlow did: the threads that compute are not in a fork, which would wait for
+            them for ever.
+    """
+    if _COMPUTES not in ([], [os.getpid()]):
+        raise InputError(
+            "this process is a fork of one in which TensorFlow has computed, and would wait for its threads for ever. Start "
+            'it by multiprocessing.get_context("spawn"), or load models in the forks alone'
+        )
+    _COMPUTES[:] = [os.getpid()]

@@ -2,11 +2,14 @@
 
 import ast
 import json
+import os
 import subprocess
 
 import pytest
 
+import kerasbert as kb
 from kerasbert import children
+from kerasbert.errors import InputError
 from tests.support import ROOT
 
 PLANTED = ("json", "sys", "numpy", "tensorflow", "kerasbert", "sitecustomize", "string")
@@ -80,3 +83,15 @@ def test_no_child_is_started_another_way(folder):
             ):
                 found.add(str(path.relative_to(ROOT)))
     assert found == ({"kerasbert/children.py"} if folder == "kerasbert" else set())
+
+
+def test_a_fork_of_a_process_that_computed_says_so_and_does_not_wait_for_ever(monkeypatch):
+    """The threads that compute are not in it: load and predict hung there without a word."""
+    monkeypatch.setattr(children, "_COMPUTES", [])
+    children.check_fork()
+    children.check_fork()
+    monkeypatch.setattr(children, "_COMPUTES", [os.getpid() + 1])
+    with pytest.raises(InputError, match='fork of one in which TensorFlow has computed.*get_context."spawn".'):
+        children.check_fork()
+    with pytest.raises(InputError, match="fork of one"):
+        kb.load("nowhere")

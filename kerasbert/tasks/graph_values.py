@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
+from kerasbert import children
 from kerasbert.data.processes import available
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
@@ -69,6 +70,8 @@ def at_once() -> int:
 def _values(function: Callable, encoded: Encoded, longest: int, batch: int) -> Values:
     """What the graph gives for `ordered_batches`, in their order; the batches are the same however many are computed at once."""
     import tensorflow as tf
+
+    children.check_fork()
 
     def answer(batched: dict[str, np.ndarray]) -> np.ndarray:
         return function({name: tf.convert_to_tensor(value) for name, value in batched.items()}).numpy()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import keras
 
-from kerasbert import checkpoints, registry
+from kerasbert import checkpoints, children, registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints import adapters, source
 from kerasbert.checkpoints.directory import built
@@ -160,6 +160,7 @@ def load(
             network that is computed in float32 alone.
     """
     early_checks.check_name_of_precision(precision)
+    children.check_fork()
     if precision == "bfloat16":
         if os.fspath(directory).endswith(".keras"):
             raise InputError(f"precision bfloat16 is for models of kerasbert: {directory} computes as it was made")

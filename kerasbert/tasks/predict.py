@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from kerasbert import answers, inputs, registry, truncation
+from kerasbert import answers, children, inputs, registry, truncation
 from kerasbert import spec as specs
 from kerasbert.answers.base import with_triples
 from kerasbert.errors import InputError
@@ -48,6 +48,7 @@ def as_model(model: str | os.PathLike | keras.Model, precision: str = "float32")
         raise InputError(
             "precision is for a directory; a model in memory computes as it was loaded: kb.load(precision=)"
         )
+    children.check_fork()
     return model
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from kerasbert import children
 from kerasbert.checkpoints import ModelParts
 from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
@@ -119,6 +120,7 @@ def run(job: Job) -> "keras.Model":
         InputError: before anything is written: what does not fit the devices, another run at `out`.
         NonFinite: loss or gradient is not finite.
     """
+    children.check_fork()
     with job.devices.scope():
         for rows, accumulate in job.batches():
             check_batch(rows, accumulate, job.devices.num_replicas_in_sync)
