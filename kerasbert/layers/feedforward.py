@@ -98,7 +98,7 @@ class Linear(keras.layers.Layer):
         if self.quantizer is not None:
             bias = ops.zeros((self.width,), self.compute_dtype) if self.bias is None else self.bias
             x = self.quantizer.linear(x, self.merged(), bias)
-            return x if activation is None else ACTIVATIONS[activation](x)
+            return x if activation is None else activate(x, None, activation=activation)
         if self.bias is not None and self.lora is None:
             function = None if activation is None else ACTIVATIONS[activation]
             y = affine(x, self.kernel, self.bias, function, gelu=activation == "gelu")

@@ -345,16 +345,6 @@ def test_presets_of_keras_hub(tmp_path, capsys, name):
     assert told({}) == "not used: compression of the preset (config.json)\n"
 
 
-def test_a_preset_of_a_task_says_that_its_head_stays(tmp_path, capsys):
-    from kerasbert.checkpoints import keras_hub
-
-    content = {"class_name": "BertBackbone", "config": HUB | OWN["BertBackbone"]}
-    (tmp_path / "config.json").write_text(json.dumps(content))
-    (tmp_path / "task.json").write_text("{}")
-    keras_hub.read_config(tmp_path)
-    assert capsys.readouterr().err == "not used: the head of its class (task.json)\n"
-
-
 @pytest.mark.parametrize("kind", ["counted", "zeros", "causal", "sines", "frequencies", "hidden"])
 def test_buffers(kind):
     expected, shape = getattr(buffers, kind), {"frequencies": (6,), "causal": (1, 1, 5, 5)}.get(kind, (7, 6))
