@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM: the trainer saves after the update at hand, and the user is told what there is to go on from."""
+"""Ctrl-C, SIGTERM and SIGHUP (a terminal that closes): the trainer saves, and the user is told what there is to go on from."""
 
 import contextlib
 import os
+import select
 import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ command = False  # whether the process is a command of ours
 
 
 class Interrupted(SystemExit):
-    """SIGTERM came; what was done is saved and the process ends with status 75."""
+    """SIGTERM or SIGHUP came; what was done is saved and the process ends with status 75."""
 
     def __init__(self) -> None:
         super().__init__(INTERRUPTED)
@@ -38,20 +39,34 @@ def say(line: str) -> None:
         os.write(2, f"{line}\n".encode())
 
 
+def forget_terminal() -> None:
+    """What is printed from now on goes nowhere if the terminal is gone: to write there is an error, which ends the saving."""
+    with contextlib.suppress(AttributeError, OSError):  # a system without poll
+        poll = select.poll()
+        poll.register(1, 0)
+        poll.register(2, 0)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for number, event in poll.poll(0):
+            if event & (select.POLLERR | select.POLLHUP):
+                os.dup2(nowhere, number)
+        os.close(nowhere)
+
+
 def leave(number: int) -> None:
     """End as the signal asks, saying what was saved.
 
     Raises:
-        Interrupted: SIGTERM. KeyboardInterrupt: Ctrl-C; the command line prints its text and ends with status 130.
+        Interrupted: SIGTERM, SIGHUP. KeyboardInterrupt: Ctrl-C; the command line prints its text and ends with status 130.
     """
-    if number == signal.SIGTERM:
+    if number != signal.SIGINT:
+        forget_terminal()
         say(f"interrupted: {saved}")
         raise Interrupted
     raise KeyboardInterrupt(f"interrupted: {saved}")
 
 
 def listen() -> None:
-    """In a command that trains: both signals end it at once while it is being set up and when it has trained."""
+    """In a command that trains: the signals end it at once while it is being set up and when it has trained."""
     global command
     command = True
     for number in heeded():
@@ -59,8 +74,9 @@ def listen() -> None:
 
 
 def heeded() -> list[int]:
-    """Ctrl-C and SIGTERM, but what the process was started to ignore, as a shell does for Ctrl-C behind `&` in a script."""
-    return [number for number in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(number) is not signal.SIG_IGN]
+    """Those, but what the process was started to ignore: SIGHUP by nohup, Ctrl-C by a shell behind `&` in a script."""
+    every = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]  # not on Windows
+    return [number for number in every if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextlib.contextmanager
@@ -72,6 +88,7 @@ def noted(trainer: "Trainer") -> Iterator[None]:
 
     def note(number: int, _: object) -> None:
         trainer.interrupted = number
+        forget_terminal()
         if number == signal.SIGINT:
             say("interrupted: saving after this update; Ctrl-C again leaves without")
             # in a command the system's own handler, which waits for nothing; in a notebook an exception

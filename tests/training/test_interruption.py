@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM save; what is said is true; the next run says where it goes on; every N-th checkpoint stays."""
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 import pytest
 
 import kerasbert as kb
+from kerasbert import children
 from kerasbert.storage import folders
 from kerasbert.training import interruption
 from kerasbert.training.checkpoints import Checkpoints
@@ -32,7 +34,7 @@ def data(folder):
 def as_it_was(monkeypatch):
     monkeypatch.setattr(interruption, "saved", interruption.NOTHING)
     monkeypatch.setattr(interruption, "command", False)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
@@ -97,11 +99,32 @@ def test_nothing_is_promised_before_the_first_update(capfd):
 
 def test_what_a_process_was_started_to_ignore_stays_ignored():
     """A shell ignores Ctrl-C for what a script starts behind `&`."""
-    assert interruption.heeded() == [signal.SIGTERM, signal.SIGINT]
+    assert interruption.heeded() == [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    assert interruption.heeded() == [signal.SIGTERM]
+    assert interruption.heeded() == [signal.SIGTERM, signal.SIGHUP]
     interruption.listen()
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_a_terminal_that_closes_ends_a_training_as_sigterm_does():
+    """What it prints goes nowhere then: to write to a terminal that is gone is an error, before anything would be saved."""
+    program = (
+        "import os, signal, time\n"
+        "from kerasbert.training import interruption\n"
+        "interruption.listen()\n"
+        "print('ready', flush=True)\n"
+        "try:\n    time.sleep(30)\n"
+        "except SystemExit as error:\n    print('saving', flush=True)\n    os._exit(error.code)\n"
+    )
+    terminal, theirs = pty.openpty()
+    child = subprocess.Popen(
+        children.command(program), stdin=theirs, stdout=theirs, stderr=theirs, env=children.environment()
+    )
+    os.close(theirs)
+    assert b"ready" in os.read(terminal, 100)
+    os.close(terminal)
+    child.send_signal(signal.SIGHUP)
+    assert child.wait(30) == interruption.INTERRUPTED
 
 
 @pytest.mark.full
