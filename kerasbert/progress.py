@@ -6,6 +6,8 @@ import contextlib
 import contextvars
 import dataclasses
 import math
+import os
+import select
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +28,26 @@ class _Work:
 
 
 _work: contextvars.ContextVar[_Work | None] = contextvars.ContextVar("progress", default=None)
+
+
+def unread(*numbers: int) -> bool:
+    """Whether nobody reads one of these files any more, a pipe or a terminal that is gone: what is to come for it goes nowhere.
+
+    Args:
+        numbers: of open files.
+    """
+    try:
+        poll = select.poll()
+    except AttributeError:  # a system without poll
+        return False
+    for number in numbers:
+        poll.register(number, 0)  # errors are told unasked
+    gone = [number for number, event in poll.poll(0) if event & (select.POLLERR | select.POLLHUP)]
+    for number in gone:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, number)
+        os.close(nowhere)
+    return bool(gone)
 
 
 @contextlib.contextmanager

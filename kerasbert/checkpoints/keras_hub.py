@@ -159,7 +159,6 @@ class Preset:
     def __init__(self, folder: Path) -> None:
         import h5py
 
-        self._paths: dict[str, str] = {}
         self._files: dict[str, Any] = {}
         for path in _files(folder):
             try:

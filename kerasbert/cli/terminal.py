@@ -3,10 +3,11 @@
 import contextlib
 import json
 import os
-import select
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TextIO
+
+from kerasbert.progress import unread
 
 # what moves a cursor, clears a screen or renames a window: C0 but tab and line feed, DEL, C1; as json writes them
 _SHOWN = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
@@ -76,14 +77,6 @@ def streams() -> Iterator[None]:
 def reader_left() -> bool:
     """Whether nobody reads the standard output any more: `| head` has seen enough. What is still to come goes nowhere."""
     try:
-        number = sys.stdout.fileno()
-        poll = select.poll()
-    except (AttributeError, OSError, ValueError):  # no file, or a system without poll
+        return unread(sys.stdout.fileno())  # the interpreter flushes at its end
+    except (AttributeError, OSError, ValueError):  # no file
         return False
-    poll.register(number, 0)  # errors are told unasked
-    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
-        return False
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, number)  # the interpreter flushes at its end
-    os.close(nowhere)
-    return True

@@ -2,10 +2,11 @@
 
 import contextlib
 import os
-import select
 import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from kerasbert.progress import unread
 
 if TYPE_CHECKING:
     from kerasbert.training.trainer import Trainer
@@ -41,15 +42,8 @@ def say(line: str) -> None:
 
 def forget_terminal() -> None:
     """What is printed from now on goes nowhere if the terminal is gone: to write there is an error, which ends the saving."""
-    with contextlib.suppress(AttributeError, OSError):  # a system without poll
-        poll = select.poll()
-        poll.register(1, 0)
-        poll.register(2, 0)
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for number, event in poll.poll(0):
-            if event & (select.POLLERR | select.POLLHUP):
-                os.dup2(nowhere, number)
-        os.close(nowhere)
+    with contextlib.suppress(OSError):
+        unread(1, 2)
 
 
 def leave(number: int) -> None:
