@@ -112,8 +112,7 @@ def test_a_terminal_that_closes_ends_a_training_as_sigterm_does():
         "import os, signal, time\n"
         "from kerasbert.training import interruption\n"
         "interruption.listen()\n"
-        "print('ready', flush=True)\n"
-        "try:\n    time.sleep(30)\n"
+        "try:\n    print('ready', flush=True)\n    time.sleep(30)\n"
         "except SystemExit as error:\n    print('saving', flush=True)\n    os._exit(error.code)\n"
     )
     terminal, theirs = pty.openpty()
@@ -121,8 +120,8 @@ def test_a_terminal_that_closes_ends_a_training_as_sigterm_does():
         children.command(program), stdin=theirs, stdout=theirs, stderr=theirs, env=children.environment()
     )
     os.close(theirs)
-    assert b"ready" in os.read(terminal, 100)
-    os.close(terminal)
+    with open(terminal, "rb") as shown:  # the whole line: a terminal that closes within it fails the print that is under way
+        assert shown.readline() == b"ready\r\n"
     child.send_signal(signal.SIGHUP)
     assert child.wait(30) == interruption.INTERRUPTED
 
