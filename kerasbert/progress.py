@@ -30,6 +30,9 @@ class _Work:
 _work: contextvars.ContextVar[_Work | None] = contextvars.ContextVar("progress", default=None)
 
 
+lasting = False  # whether the process is a command that trains: it goes on where nobody reads what it prints
+
+
 def unread(*numbers: int) -> bool:
     """Whether nobody reads one of these files any more, a pipe or a terminal that is gone: what is to come for it goes nowhere.
 

@@ -2,12 +2,15 @@
 
 import io
 import json
+import os
+import pty
 import subprocess
 import sys
 import time
 
 import pytest
 
+from kerasbert import children
 from kerasbert.cli import terminal
 from kerasbert.cli.parser import command_line, run
 from tests.support import ROOT
@@ -87,6 +90,45 @@ def test_a_reader_that_leaves_before_the_end_of_a_long_output():
         done = shell(f"PROGRAM list models | {reader} > /dev/null; echo ${{PIPESTATUS[0]}}", program=program)
         assert (done.stderr, done.stdout) == ("", "0\n"), reader
     assert time.monotonic() - begun < 60
+
+
+LONG = (
+    "import kerasbert.cli.look as look; from kerasbert.cli import main; from kerasbert.training import interruption; "
+    "look._list = lambda options: (LISTEN, [print('x' * 99, file=FILE, flush=True) for _ in range(3000)], "
+    "open('done', 'w').close()) and None"
+)
+
+
+def long(listen: bool, file: str) -> str:
+    """A program whose `list` prints much, on a stream, and then writes a file; it trains where it listens for signals."""
+    return LONG.replace("LISTEN", "interruption.listen()" if listen else "0").replace("FILE", f"sys.{file}")
+
+
+@pytest.mark.parametrize(
+    ("listen", "file", "done"),
+    [(True, "stdout", True), (True, "stderr", True), (False, "stderr", True), (False, "stdout", False)],
+)
+def test_what_is_told_of_the_work_ends_none_where_nobody_reads_it(listen, file, done, tmp_path):
+    """`finetune ... 2>&1 | head` ended with status 0, and there was no model; what is printed by `predict` is the work itself."""
+    line = "PROGRAM list models 2>&1 | head -n 1 > /dev/null; echo ${PIPESTATUS[0]}"
+    found = shell(line, program=long(listen, file), cwd=tmp_path)
+    assert (found.stderr, found.stdout) == ("", "0\n")
+    assert (tmp_path / "done").exists() == done
+
+
+@pytest.mark.parametrize("file", ["stdout", "stderr"])
+def test_a_training_goes_on_where_its_terminal_is_gone(file, tmp_path):
+    """Without a signal, as of what `disown` left behind: its next line was an "Input/output error", and the end."""
+    terminal_of, theirs = pty.openpty()
+    program = f"import sys\n{long(True, file)}\nsys.argv[:] = ['kerasbert', 'list', 'models']\nsys.exit(main())"
+    child = subprocess.Popen(
+        children.command(program), stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path, env=children.environment()
+    )
+    os.close(theirs)
+    with open(terminal_of, "rb") as shown:
+        assert shown.readline() == b"x" * 99 + b"\r\n"
+    assert child.wait(60) == 0
+    assert (tmp_path / "done").exists()
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"])

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TextIO
 
-from kerasbert.progress import unread
+from kerasbert import progress
 
 # what moves a cursor, clears a screen or renames a window: C0 but tab and line feed, DEL, C1; as json writes them
 _SHOWN = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
@@ -50,6 +50,42 @@ class Plain:
         return getattr(self.raw, name)
 
 
+class Lasting:
+    """A text stream that may be gone, a terminal that was closed or a pipe without a reader, while what is done matters more.
+
+    Args:
+        stream: what is written to. always: bool; else while `progress.lasting`, so that `predict | head` ends.
+    """
+
+    def __init__(self, stream: TextIO, always: bool) -> None:
+        self.stream, self.always = stream, always
+
+    def write(self, text: str) -> int:
+        try:
+            return self.stream.write(text)
+        except OSError:
+            self._forget()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self.stream.flush()
+        except OSError:
+            self._forget()
+            self.stream.flush()
+
+    def _forget(self) -> None:
+        """In the handler of an error: from now on it goes nowhere, or the error is raised again."""
+        if not ((self.always or progress.lasting) and progress.unread(self.stream.fileno())):
+            raise
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
 def raw(stream: TextIO | Plain) -> TextIO:
     """The stream behind a Plain, or the stream itself."""
     return stream.raw if isinstance(stream, Plain) else stream
@@ -67,7 +103,8 @@ def streams() -> Iterator[None]:
             return stream
 
         sys.stdin = there(sys.stdin, "r")
-        sys.stdout, sys.stderr = (Plain(there(stream, "w")) for stream in before[1:])
+        told = (Lasting(there(stream, "w"), always=number == 2) for number, stream in enumerate(before[1:], 1))
+        sys.stdout, sys.stderr = map(Plain, told)
         try:
             yield
         finally:
@@ -77,6 +114,6 @@ def streams() -> Iterator[None]:
 def reader_left() -> bool:
     """Whether nobody reads the standard output any more: `| head` has seen enough. What is still to come goes nowhere."""
     try:
-        return unread(sys.stdout.fileno())  # the interpreter flushes at its end
+        return progress.unread(sys.stdout.fileno())  # the interpreter flushes at its end
     except (AttributeError, OSError, ValueError):  # no file
         return False

@@ -134,6 +134,20 @@ def scope(words: Tensor, rows: Tensor) -> Iterator[None]:
         _open.reset(token)
 
 
+@contextlib.contextmanager
+def among(rows: Tensor) -> Iterator[None]:
+    """Within it a pass over some of the rows of the open scope (int [n]) draws what it would draw of all; outside of one nothing.
+
+    A layer that reads others next draws for them as if it had read them at once.
+    """
+    opened = _open.get()
+    if opened is None:
+        yield
+        return
+    with scope(opened.words, rows):
+        yield
+
+
 def scoped() -> bool:
     """Whether a scope is open, as it is where a program's training pass is traced."""
     return _open.get() is not None

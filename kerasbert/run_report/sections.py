@@ -12,7 +12,8 @@ from kerasbert.run_report.facts import Facts
 
 SHOWN, CELLS = 50, 15  # labels by label, and of a confusion matrix
 RATES = ("learning_rate", "gradient_norm", "steps_per_second", "tokens_per_second", "flops_per_second", "utilisation")
-PRIVATE = ("spec", "task", "data", "objective_settings", "lengths")  # settings that have a place of their own, or none
+# settings that have a place of their own, or none
+PRIVATE = ("spec", "task", "data", "objective_settings", "lengths", "first_lengths")
 
 
 def summary(facts: Facts) -> list[str]:

@@ -19,6 +19,7 @@ from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.text import Tokenizer
 
 LENGTH_STEP = 16
+FIRST = "first/"  # before the names of the first rows' arrays, where these are padded to lengths of their own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,10 +81,11 @@ class Encoded:
         """How many lengths batches of them may have, as multiples of LENGTH_STEP."""
         return len({-(-row.length // LENGTH_STEP) for row in self.rows})
 
-    def longest_of_batches(self, batch: int, seed: int, together: bool = False) -> list[int]:
-        """Tokens of the longest row of each batch of the first epoch."""
+    def longest_of_batches(self, batch: int, seed: int, together: bool = False) -> np.ndarray:
+        """Of each batch of the first epoch tokens of the longest of its units' first rows, second rows, ...: int [batches, k]."""
         units, lengths = self.units(together), np.array([row.length for row in self.rows])
-        return [int(lengths[units[numbers]].max()) for numbers in epoch_order(self, batch, seed, 0, together)]
+        order = epoch_order(self, batch, seed, 0, together)
+        return np.array([lengths[units[numbers]].max(axis=0) for numbers in order])
 
     def units(self, together: bool = False) -> np.ndarray:
         """What batches are made of: int [n, k], numbers of the rows that are trained together.
@@ -200,6 +202,7 @@ def training_batches(
     start: int = 0,
     task: Task | None = None,
     lengths: Sequence[int] = (),
+    first: Sequence[int] = (),
 ) -> Iterator[dict[str, np.ndarray]]:
     """Endless batches from update `start` on, of exactly `batch` rows, or of `batch` texts with k rows each.
 
@@ -209,11 +212,19 @@ def training_batches(
     Args:
         targets: of the texts, as the task's kind has scaled them. task: by default a classification.
         lengths: int, ascending, those that batches are padded to; by default multiples of LENGTH_STEP.
+        first: int, ascending, those that the first row of each text is padded to: their inputs are named FIRST + name, and those
+            of the other rows as ever. Empty: as the others, in one array with them.
     """
     kind = find("classification") if task is None else task.how
     rows_each = encoded.units(kind.together).shape[1]
     for indices in _training_rows(encoded, batch, seed, start, kind.together):
-        arrays = encoded.arrays(indices, longest, batch * rows_each, lengths)
+        units = indices.reshape(-1, rows_each)
+        if first:
+            own = encoded.arrays(units[:, 0], longest, batch, first)
+            arrays = encoded.arrays(units[:, 1:].ravel(), longest, batch * (rows_each - 1), lengths)
+            arrays |= {FIRST + name: x for name, x in own.items()}
+        else:
+            arrays = encoded.arrays(indices, longest, batch * rows_each, lengths)
         rows, owners = [encoded.rows[i] for i in indices], encoded.owners[indices]
         # of an array all at once: one by one costs a sixth of the batch
         wanted = list(targets[owners]) if isinstance(targets, np.ndarray) else [targets[i] for i in owners]

@@ -12,6 +12,57 @@ GRAPH = 2.5e11  # tokens x weights
 MOST = 16  # graphs: each holds memory
 
 
+def parted(
+    longest: np.ndarray, *, rows: float, weights: int, most: int, graph: float = GRAPH
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The lengths of batches of k rows a text, such as a question and a paragraph, and those of the first rows by themselves.
+
+    The latter are empty where all rows of a batch are best padded to one length: a network that reads the first rows apart from
+    the others is traced twice, and each pair of lengths may be a graph.
+
+    Args:
+        longest: int [batches, k], tokens of the longest of the first rows, of the second ones, ... of each batch.
+        rows: of one of the k. weights, most, graph: as of `chosen`.
+
+    >>> parted(np.array([[8, 100], [12, 120]]), rows=32e4, weights=2 * 10**7, most=128)
+    ((100, 120), (8, 12))
+    >>> parted(np.array([[8, 100], [12, 120]]), rows=32.0, weights=2 * 10**7, most=128)
+    ((120,), ())
+    """
+    inputs = longest.shape[1]
+
+    def cost(longest: np.ndarray, lengths: tuple[int, ...], each: int) -> float:
+        padded = np.array(lengths)[np.searchsorted(lengths, np.minimum(longest, most))]
+        return float(padded.sum()) * each * rows * weights
+
+    def choose(longest: np.ndarray, each: int, graph: float) -> tuple[int, ...]:
+        return chosen(longest, rows=each * rows, weights=weights, most=most, graph=graph)
+
+    whole = choose(every := longest.max(axis=1), inputs, graph)
+    if inputs == 1:
+        return whole, ()
+    others = choose(rest := longest[:, 1:].max(axis=1), inputs - 1, graph)
+    first = choose(longest[:, 0], 1, graph * len(others))
+    graphs, traced = (len(first) * len(others), len(whole)) if graph else (1, 1)
+    apart = cost(longest[:, 0], first, 1) + cost(rest, others, inputs - 1) + 2 * graphs * (graph or GRAPH)
+    return (others, first) if apart < cost(every, whole, inputs) + traced * (graph or GRAPH) else (whole, ())
+
+
+def halved(longest: np.ndarray, step: int) -> tuple[int, ...]:
+    """The length of first rows where compiling costs most: one, where they or the others are half as long as the rest; else none.
+
+    Args:
+        longest: as of `parted`. step: int, lengths are multiples of it.
+
+    >>> halved(np.array([[8, 100], [12, 120]]), 16), halved(np.array([[8, 10], [12, 12]]), 16)
+    ((16,), ())
+    """
+    if longest.shape[1] == 1:
+        return ()
+    first, rest = (-(-int(each.max()) // step) * step for each in (longest[:, 0], longest[:, 1:]))
+    return (first,) if 2 * min(first, rest) <= max(first, rest) else ()
+
+
 def chosen(
     longest: Sequence[int] | np.ndarray, *, rows: float, weights: int, most: int, graph: float = GRAPH
 ) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.family import LAYERS
 from kerasbert.inputs import Tensor
-from kerasbert.layers import mix
+from kerasbert.layers import mix, random
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.readout import Queries, queries_of, readout, width
@@ -20,6 +20,7 @@ from kerasbert.objectives.base import Objective
 from kerasbert.objectives.lm_loss import token_sums, writes
 from kerasbert.poolings import LATE, reads_pooler
 from kerasbert.storage.json_view import Json
+from kerasbert.tasks.batches import FIRST
 from kerasbert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -228,9 +229,24 @@ class TaskObjective(Objective):
         """One pass: the encoder's outputs, and the head's logits; of a batch with POOLED the head's alone."""
         if POOLED in batch:
             return {}, self.kind.logits(self.model, batch[POOLED], batch, training=training)
+        if any(name.startswith(FIRST) for name in batch):
+            return {}, self._apart(batch, training)
         queries = None if "lm" in self.scales else self.model.queries(batch)
         outputs = self.model.network(batch, training=training, queries=queries)
         return outputs, self.kind.trained(self.model, outputs, batch, training=training)
+
+    def _apart(self, batch: Mapping[str, Tensor], training: bool) -> Tensor:
+        """Logits of texts with k rows each, of which the first ones are of another length than the others: [B * k, ...]."""
+        first = {name.removeprefix(FIRST): x for name, x in batch.items() if name.startswith(FIRST)}
+        others = {name: x for name, x in batch.items() if not name.startswith(FIRST)}
+        texts = first["token_ids"].shape[0]
+        rows = ops.reshape(batch["row"], (texts, -1))
+        with random.among(rows[:, 0]):
+            one = self.read(first, training)[1]
+        with random.among(ops.reshape(rows[:, 1:], (-1,))):
+            other = self.read(others, training)[1]
+        every = ops.concatenate([ops.expand_dims(one, 1), ops.reshape(other, (texts, -1, *one.shape[1:]))], axis=1)
+        return ops.reshape(every, (-1, *one.shape[1:]))
 
     def sums(self, batch: Mapping[str, Tensor], outputs: Mapping[str, Tensor], logits: Tensor) -> dict[str, Tensor]:
         """The task's losses of a pass, as `losses` gives them."""

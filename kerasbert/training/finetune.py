@@ -26,7 +26,6 @@ from kerasbert.storage import files
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import encode_texts
-from kerasbert.tasks.length_buckets import chosen
 from kerasbert.tasks.load import held_task, task_of
 from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.tables import Data
@@ -44,8 +43,7 @@ from kerasbert.training.runs import DataPlaces, Run, check_place, run_in
 from kerasbert.training.splits import split
 from kerasbert.training.strategy import on_one_machine
 from kerasbert.training.strategy import strategy as find_strategy
-from kerasbert.training.text_feed import Texts
-from kerasbert.training.trainer import fuses
+from kerasbert.training.text_feed import Lengths, Texts, lengths_for
 
 few_shot = Module("kerasbert.training.few_shot")  # which calls `finetune`
 NO_HEAD = "the model has no head {}, which pretraining learns: a new one starts at random"
@@ -199,23 +197,15 @@ class FineTuning(Job):
         return -(-epoch // config.batch)
 
     @functools.cached_property
-    def lengths(self) -> tuple[int, ...] | None:
-        """The lengths that batches are padded to; None for every multiple of 16, but on a CPU.
+    def lengths(self) -> Lengths:
+        """The lengths that batches are padded to.
 
         They are kept with the run: a weight's dropout depends on the length of its row.
         """
         if self.old is not None:
-            kept = self.old["settings"]["lengths"]
-            return kept and tuple(kept)
-        if not self.strategy.startswith("cpu"):  # where compiling takes longest
-            return None
-        batch, together = self.config.batch, self.task.how.together
-        longest = self.train.longest_of_batches(batch, self.config.seed, together)
-        rows = batch * self.train.units(together).shape[1] * self.updates / len(longest)
-        weights, one = self.encoder.count_params(), getattr(self.encoder, "open_lengths", False)
-        choose = functools.partial(chosen, longest, rows=rows, weights=weights, most=self.longest)
-        # one graph takes all lengths where nothing is compiled for each
-        return choose(graph=0.0) if one and not fuses(self.config, weights, len(choose())) else choose()
+            kept = self.old["settings"]
+            return kept["lengths"] and tuple(kept["lengths"]), tuple(kept.get("first_lengths", ()))
+        return lengths_for(self.train, self.task, self.config, self.encoder, self.longest, self.strategy)
 
     def program(self) -> TaskObjective:
         """The task's losses, with a new head or the one that is kept."""
@@ -262,10 +252,11 @@ class FineTuning(Job):
             "task": dataclasses.replace(self.task, length=None).to_json(),
             "data": self.split.digests,
             "length": self.longest,
-            "lengths": self.lengths,
+            "lengths": self.lengths[0],
             "patience": config.patience,
             "changes": self.changes,
         }
+        about |= {"first_lengths": self.lengths[1]} if self.lengths[1] else {}
         about |= {"reading": self.reading} if self.reading else {}
         about |= {"pooler": "new"} if self.new_pooler else {}
         if origin := self.origin:
@@ -315,7 +306,7 @@ class FineTuning(Job):
         self.cache.write()
         source = self.split.sources["train"]
         about = self.train, self.task, self.train_rows.targets, self.config, self.longest, self.devices, source
-        return self.texts(*about, lengths=self.lengths or ())
+        return self.texts(*about, lengths=self.lengths)
 
     def begin(self, run: Run) -> None:
         run.description["start"] = self.start  # kept when the run ends; no setting, for a folder may be moved

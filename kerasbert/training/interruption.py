@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kerasbert.progress import unread
+from kerasbert import progress
 
 if TYPE_CHECKING:
     from kerasbert.training.trainer import Trainer
@@ -15,7 +15,6 @@ INTERRUPTED = 75  # EX_TEMPFAIL: run the same command again
 NOTHING = "nothing saved: no update was made"
 
 saved = NOTHING  # what this process has saved so far, in words
-command = False  # whether the process is a command of ours
 
 
 class Interrupted(SystemExit):
@@ -43,7 +42,7 @@ def say(line: str) -> None:
 def forget_terminal() -> None:
     """What is printed from now on goes nowhere if the terminal is gone: to write there is an error, which ends the saving."""
     with contextlib.suppress(OSError):
-        unread(1, 2)
+        progress.unread(1, 2)
 
 
 def leave(number: int) -> None:
@@ -61,8 +60,7 @@ def leave(number: int) -> None:
 
 def listen() -> None:
     """In a command that trains: the signals end it at once while it is being set up and when it has trained."""
-    global command
-    command = True
+    progress.lasting = True
     for number in heeded():
         signal.signal(number, lambda number, _: leave(number))
 
@@ -86,7 +84,7 @@ def noted(trainer: "Trainer") -> Iterator[None]:
         if number == signal.SIGINT:
             say("interrupted: saving after this update; Ctrl-C again leaves without")
             # in a command the system's own handler, which waits for nothing; in a notebook an exception
-            signal.signal(signal.SIGINT, signal.SIG_DFL if command else signal.default_int_handler)
+            signal.signal(signal.SIGINT, signal.SIG_DFL if progress.lasting else signal.default_int_handler)
 
     try:
         old = {number: signal.signal(number, note) for number in heeded()}

@@ -204,13 +204,13 @@ class OneOfSeveral(FineTuning):
         if told is None:
             return None
         shared = {name: settings[name] for name in ("length", "pooler", "seed") if name in settings}
-        own = {name: told[name] for name in ("task", "data", "lengths") if name in told}
+        own = {name: told[name] for name in ("task", "data", "lengths", "first_lengths") if name in told}
         return {"settings": {**shared, **own}, "held_out": told["held_out"]}
 
     def told(self) -> Json:
         """What run.json of the run holds of the task."""
         about = self.description()
-        told = {name: about[name] for name in ("task", "data", "lengths")}
+        told = {name: about[name] for name in ("task", "data", "lengths", "first_lengths") if name in about}
         return told | {"held_out": self.split.held_out}
 
     def described(self) -> Json:

@@ -130,7 +130,7 @@ class StepCore:
                     return self._graph(batch)
                 self.backward[key] = function
             return self.backward[key]
-        key = (*local_shape(batch), *batch)  # batches of several tasks differ in their names
+        key = local_shapes(batch)  # batches of several tasks differ in their names
         if key not in self.backward:
             self.backward[key] = tf.function(functools.partial(self._backward), autograph=False)
         return self.backward[key]
@@ -359,9 +359,9 @@ def opened(batch: Mapping[str, Tensor], shapes: Mapping[str, tuple[int | None, .
     return {name: of(tf.type_spec_from_value(x), shapes[name]) for name, x in batch.items()}
 
 
-def local_shape(batch: Mapping[str, Tensor]) -> tuple[int, int]:
-    """[B, S] of a (distributed) batch in one replica."""
-    return tuple(tf.nest.flatten(batch["token_ids"], expand_composites=True)[0].shape)
+def local_shapes(batch: Mapping[str, Tensor]) -> tuple:
+    """The shapes of a (distributed) batch in one replica, by name."""
+    return tuple((name, *tf.nest.flatten(x, expand_composites=True)[0].shape) for name, x in batch.items())
 
 
 def distribute(batch: Mapping[str, Tensor], strategy: tf.distribute.Strategy) -> Tensor:

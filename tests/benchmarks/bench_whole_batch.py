@@ -1,8 +1,8 @@
 """GradCache's memory: a batch of 1,024 pairs whose loss compares all of them, in pieces of 32, beside sentence-transformers.
 
-    python -m tests.benchmarks.bench_whole_batch --work DIR [--batches 32 256 1024] [--by ours theirs]
+    python -m tests.benchmarks.bench_whole_batch --work DIR [--batches 32 256 1024] [--by ours theirs] [--updates 2]
 
-MiniLM's genuine weights, SQuAD's training questions and their paragraphs, 128 tokens, two updates; each training is a process of
+MiniLM's genuine weights, SQuAD's training questions and their paragraphs, 128 tokens, float32; each training is a process of
 its own, and `mib` its largest memory. `whole` reads a batch at once (MultipleNegativesRankingLoss), `cached` in pieces
 of 32 (`--accumulate`; CachedMultipleNegativesRankingLoss, mini_batch_size 32). `seconds` are of the process, start included.
 DIR keeps whole_batch.jsonl, a row for each training: the same command goes on.
@@ -22,7 +22,7 @@ from typing import Any
 from tests.benchmarks.bench_sst2 import SHARED, minilm, prepared
 from tests.benchmarks.kept_rows import measured
 
-PIECE, LENGTH, UPDATES = 32, 128, 2
+PIECE, LENGTH = 32, 128
 
 
 def pairs(count: int) -> list[tuple[str, str]]:
@@ -33,18 +33,18 @@ def pairs(count: int) -> list[tuple[str, str]]:
     return (found * (1 + count // len(found)))[:count]
 
 
-def ours(batch: int, cached: bool, work: Path) -> None:
+def ours(batch: int, cached: bool, work: Path, updates: int) -> None:
     """Train in this process."""
     import kerasbert as kb
 
-    rows = pairs(batch * UPDATES)
+    rows = pairs(batch * updates)
     pieces = {"accumulate": batch // PIECE} if cached else {}
     data, out = {"train": rows, "dev": rows[:PIECE]}, work / f"run-{os.getpid()}"
     settings: dict[str, Any] = {"epochs": 1, "length": LENGTH, "batch": batch, "evaluate_every": 0, "quiet": True}
     kb.finetune(work / "minilm", "pairs", data, out=out, **settings, **pieces)
 
 
-def theirs(batch: int, cached: bool, work: Path) -> None:
+def theirs(batch: int, cached: bool, work: Path, updates: int) -> None:
     """The same by sentence-transformers' trainer."""
     from datasets import Dataset
     from sentence_transformers import (
@@ -56,7 +56,7 @@ def theirs(batch: int, cached: bool, work: Path) -> None:
 
     model = SentenceTransformer(str(minilm()), device="cpu")
     model.max_seq_length = LENGTH
-    rows = pairs(batch * UPDATES)
+    rows = pairs(batch * updates)
     data = Dataset.from_dict({"anchor": [row[0] for row in rows], "positive": [row[1] for row in rows]})
     plain, pieces = losses.MultipleNegativesRankingLoss, losses.CachedMultipleNegativesRankingLoss
     loss = pieces(model, mini_batch_size=PIECE) if cached else plain(model)
@@ -78,17 +78,21 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[32, 256, 1024])
     parser.add_argument("--by", nargs="+", choices=["ours", "theirs"], default=["ours", "theirs"])
     parser.add_argument("--ways", nargs="+", choices=["whole", "cached"], default=["whole", "cached"])
+    parser.add_argument("--updates", type=int, default=2)
     parser.add_argument("--here", action="store_true", help="train one in this process")
     options = parser.parse_args()
     work = prepared(options.work)
     if options.here:
-        {"ours": ours, "theirs": theirs}[options.by[0]](options.batches[0], options.ways[0] == "cached", work)
+        cached = options.ways[0] == "cached"
+        {"ours": ours, "theirs": theirs}[options.by[0]](options.batches[0], cached, work, options.updates)
         return
 
-    def measure(by: str, way: str, batch: int) -> dict[str, Any]:
+    def measure(by: str, way: str, batch: int, updates: int) -> dict[str, Any]:
         began = time.time()
         command = [sys.executable, "-m", "tests.benchmarks.bench_whole_batch", "--here", "--work", str(work)]
-        child = subprocess.Popen([*command, "--by", by, "--ways", way, "--batches", str(batch)])
+        child = subprocess.Popen(
+            [*command, "--by", by, "--ways", way, "--batches", str(batch), "--updates", str(updates)]
+        )
         _, status, used = os.wait4(child.pid, 0)
         if status:
             return {"failed": status}
@@ -100,7 +104,7 @@ def main() -> None:
 
     # a batch is read whole up to 256: beyond it no machine of this kind holds it
     arms = [
-        {"by": by, "way": way, "batch": batch}
+        {"by": by, "way": way, "batch": batch, "updates": options.updates}
         for batch in options.batches
         for by in options.by
         for way in options.ways

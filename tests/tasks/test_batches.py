@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from kerasbert import inputs
+from kerasbert import inputs, registry
 from kerasbert.tasks import batches
 from kerasbert.tasks.base import find
 from kerasbert.tasks.batches import Encoded, epoch_order, ordered_batches, training_batches
@@ -64,8 +64,32 @@ def test_an_epoch_has_each_row_once_sorted_in_windows():
     assert not np.array_equal(order, next_epoch)
     # neighbours in length stand together: within windows of 32 rows at most 7 of 16 batches may differ
     assert sum(lengths[a] != lengths[b] for a, b in order) <= 3 * 7
-    assert rows.longest_of_batches(2, 5) == [max(lengths[a], lengths[b]) for a, b in order]
+    assert rows.longest_of_batches(2, 5).tolist() == [[max(lengths[a], lengths[b])] for a, b in order]
     assert [len(each) for each in epoch_order(encoded([1, 2, 3]), 2, 0, 0)].count(1) == 1
+
+
+def test_first_rows_may_have_a_length_of_their_own():
+    """Two inputs of three rows, the last of which is repeated where an input has two; an input that fills up."""
+    rows = encoded([2, 7, 8, 3, 6], [0, 0, 0, 1, 1], kind="vector")
+    for row, place in zip(rows.rows, [0, 1, 2, 0, 1], strict=True):
+        row.about = place
+    task = registry.task("pairs")
+    settings = {"batch": 4, "longest": 12, "seed": 0, "task": task}
+    one, apart = (
+        next(training_batches(rows, np.ones(2, "float32"), **settings, **how))
+        for how in ({"lengths": [9]}, {"lengths": [9], "first": [4]})
+    )
+    assert one["token_ids"].shape == (12, 9)
+    assert apart[f"{batches.FIRST}token_ids"].shape == (4, 4)
+    assert apart["token_ids"].shape == (8, 9)
+    for name in ("token_ids", "padding_mask", "segment_ids"):
+        of_texts = one[name].reshape(4, 3, 9)
+        np.testing.assert_array_equal(apart[f"{batches.FIRST}{name}"], of_texts[:, 0, :4])
+        np.testing.assert_array_equal(apart[name], of_texts[:, 1:].reshape(8, 9))
+    others = one.keys() - {"token_ids", "padding_mask", "segment_ids"}
+    assert apart.keys() == one.keys() | {f"{batches.FIRST}{name}" for name in one.keys() - others}
+    for name in others:
+        np.testing.assert_array_equal(apart[name], one[name])
 
 
 def test_training_goes_on_from_any_update_and_fills_up_with_weight_0():

@@ -10,7 +10,7 @@ import time
 import pytest
 
 import kerasbert as kb
-from kerasbert import children
+from kerasbert import children, progress
 from kerasbert.storage import folders
 from kerasbert.training import interruption
 from kerasbert.training.checkpoints import Checkpoints
@@ -33,7 +33,7 @@ def data(folder):
 @pytest.fixture(autouse=True)
 def as_it_was(monkeypatch):
     monkeypatch.setattr(interruption, "saved", interruption.NOTHING)
-    monkeypatch.setattr(interruption, "command", False)
+    monkeypatch.setattr(progress, "lasting", False)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -120,7 +120,8 @@ def test_a_terminal_that_closes_ends_a_training_as_sigterm_does():
         children.command(program), stdin=theirs, stdout=theirs, stderr=theirs, env=children.environment()
     )
     os.close(theirs)
-    with open(terminal, "rb") as shown:  # the whole line: a terminal that closes within it fails the print that is under way
+    # the whole line: a terminal that closes within it fails the print that is under way
+    with open(terminal, "rb") as shown:
         assert shown.readline() == b"ready\r\n"
     child.send_signal(signal.SIGHUP)
     assert child.wait(30) == interruption.INTERRUPTED

@@ -38,6 +38,23 @@ def test_cached_gradients_are_those_of_the_whole_batch(whole):
     assert abs(dry["log/loss"][0] - whole["log/loss"][0]) > 1e-3  # dropout was on
 
 
+APART = {"padded": {"first": [16]}}
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_first_rows_that_are_read_apart_draw_what_they_draw_with_the_others(whole, accumulate):
+    """An array of their own, of the same length: the dropout of a row is its own, whatever is read beside it."""
+    with eagerly():
+        same(whole, whole_worker.run({"loss": "ranking", "steps": 2, "accumulate": accumulate} | APART))
+
+
+def test_first_rows_of_another_length_have_the_same_vectors():
+    settings = {"loss": "ranking", "steps": 1, "dropout": 0.0}
+    with eagerly():
+        one, other = (whole_worker.run(settings | {"padded": each}) for each in ({}, {"first": [24], "longest": 24}))
+    same(one, other)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -56,6 +73,13 @@ def test_each_loss_is_the_same_in_micro_batches(settings):
 def test_two_replicas_gather_each_others_negatives(whole, tmp_path):
     """In a graph, two micro-batches each."""
     settings = {"loss": "ranking", "steps": 2, "strategy": "cpu:2", "accumulate": 2}
+    forked("-m", "tests.training.whole_worker", tmp_path / "two.npz", json.dumps(settings))
+    same(whole, dict(np.load(tmp_path / "two.npz")))
+
+
+@pytest.mark.slow
+def test_two_replicas_read_first_rows_apart(whole, tmp_path):
+    settings = {"loss": "ranking", "steps": 2, "strategy": "cpu:2", "accumulate": 2} | APART
     forked("-m", "tests.training.whole_worker", tmp_path / "two.npz", json.dumps(settings))
     same(whole, dict(np.load(tmp_path / "two.npz")))
 

@@ -52,7 +52,8 @@ def run(settings: dict) -> dict:
     scored = [(one, texts[15 + i]) for i, one in enumerate(anchors)]
     encoded = encode_texts(tokenizer, several if ranked else scored, 16, kind=task.how)
     targets = np.arange(15, dtype="float32") % 4 / 3
-    batches = training_batches(encoded, targets, batch=8, longest=16, seed=0, task=task, lengths=[16])
+    padded = {"longest": 16, "lengths": [16], **settings.get("padded", {})}
+    batches = training_batches(encoded, targets, batch=8, seed=0, task=task, **padded)
     found, gathered, update = {}, [], core.update
     core.update = lambda gradients, norm: (gathered.append(gradients), update(gradients, norm))
     for _, batch in zip(range(settings.get("steps", 3)), batches):
