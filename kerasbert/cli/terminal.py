@@ -20,8 +20,8 @@ class Plain:
         raw: the stream behind it, for what means them: a progress bar, a table that goes on to a file.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self.raw = stream
+    def __init__(self, stream: "TextIO | Lasting") -> None:
+        self.raw: Any = stream
 
     def write(self, text: str) -> int:
         """Write a text; an escape character, and one that the stream cannot hold, appears as json writes it."""
