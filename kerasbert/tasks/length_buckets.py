@@ -10,6 +10,8 @@ STEP = 4
 # the model.
 GRAPH = 2.5e11  # tokens x weights
 MOST = 16  # graphs: each holds memory
+# What two readings take, of one with as many tokens: 16 pairs of STS-B (MiniLM) took 6% more in bfloat16, 32 in float32 1%
+APART = 1.05
 
 
 def parted(
@@ -44,7 +46,8 @@ def parted(
     others = choose(rest := longest[:, 1:].max(axis=1), inputs - 1, graph)
     first = choose(longest[:, 0], 1, graph * len(others))
     graphs, traced = (len(first) * len(others), len(whole)) if graph else (1, 1)
-    apart = cost(longest[:, 0], first, 1) + cost(rest, others, inputs - 1) + 2 * graphs * (graph or GRAPH)
+    apart = APART * (cost(longest[:, 0], first, 1) + cost(rest, others, inputs - 1))
+    apart += 2 * graphs * (graph or GRAPH)
     return (others, first) if apart < cost(every, whole, inputs) + traced * (graph or GRAPH) else (whole, ())
 
 
