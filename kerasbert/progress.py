@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self, TypeVar
 
+from kerasbert.within import within
+
 T = TypeVar("T")
 SILENT, EVERY = 5.0, 10.0  # seconds before the first line, and between lines
 SHORT, OFTEN = 1.0, 0.2  # the same on a terminal
@@ -53,14 +55,9 @@ def unread(*numbers: int) -> bool:
     return bool(gone)
 
 
-@contextlib.contextmanager
-def named(name: str | None) -> Iterator[None]:
+def named(name: str | None) -> contextlib.AbstractContextManager[object]:
     """Work within is shown, and called so; with None it is not."""
-    token = _work.set(None if name is None else _Work(name))
-    try:
-        yield
-    finally:
-        _work.reset(token)
+    return within(_work, None if name is None else _Work(name))
 
 
 class Progress:

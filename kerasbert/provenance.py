@@ -10,23 +10,19 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from kerasbert import __version__
 from kerasbert.storage.json_view import Json
+from kerasbert.within import within
 
 _command: contextvars.ContextVar[str] = contextvars.ContextVar("command", default="")
 
 
-@contextlib.contextmanager
-def command(program: str, arguments: Sequence[str]) -> Iterator[None]:
+def command(program: str, arguments: Sequence[str]) -> contextlib.AbstractContextManager[object]:
     """What is made within is made by this command."""
-    token = _command.set(shlex.join([program, *map(str, arguments)]))
-    try:
-        yield
-    finally:
-        _command.reset(token)
+    return within(_command, shlex.join([program, *map(str, arguments)]))
 
 
 def now() -> str:

@@ -5,6 +5,8 @@ import contextvars
 import dataclasses
 from collections.abc import Iterator
 
+from kerasbert.within import within
+
 
 @dataclasses.dataclass
 class Truncated:
@@ -31,11 +33,8 @@ _counting: contextvars.ContextVar[tuple[Truncated, ...]] = contextvars.ContextVa
 def truncated() -> Iterator[Truncated]:
     """Within it the texts of all that gives vectors alone (`kb.encode`, `Runner.outputs`) are counted."""
     found = Truncated()
-    token = _counting.set((*_counting.get(), found))
-    try:
+    with within(_counting, (*_counting.get(), found)):
         yield found
-    finally:
-        _counting.reset(token)
 
 
 def count_truncated(count: int, texts: int, longest: int) -> None:

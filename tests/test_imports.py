@@ -23,6 +23,7 @@ LAYERS = (
         "provenance",
         "storage",
         "truncation",
+        "within",
     },
     {"answers"},
     {"adaptation", "spec", "family", "registry", "text"},
@@ -58,6 +59,7 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/provenance.py",
     *(f"kerasbert/storage/{name}.py" for name in "aside files json_view unused places zips".split()),
     "kerasbert/truncation.py",
+    "kerasbert/within.py",
     *(
         f"kerasbert/retrieval/{name}.py"
         for name in ("exact", "folder", "forms", "graph", "lexical", "passages", "vector_file")
@@ -108,6 +110,7 @@ PHONE = (
     "progress",
     "registry",
     "truncation",
+    "within",
     "text",
     "export.bundle",
     "errors",

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from kerasbert.data.reading import chosen_encoding, line_lists, numbered_lines
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json, JsonMap
+from kerasbert.within import within
 
 DELIMITERS = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
 SPELLED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
@@ -85,12 +86,9 @@ def default_reading(given: JsonMap) -> Iterator[None]:
     if "columns" in told:
         told["columns"] = check_columns(told["columns"])
     encoding = told.get("encoding")
-    token = _CURRENT.set(dataclasses.replace(current(), **told))
-    try:
-        with contextlib.nullcontext() if encoding is None else default_encoding(encoding):
-            yield
-    finally:
-        _CURRENT.reset(token)
+    encoded = contextlib.nullcontext() if encoding is None else default_encoding(encoding)
+    with within(_CURRENT, dataclasses.replace(current(), **told)), encoded:
+        yield
 
 
 def check_delimiter(text: str) -> str:

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Protocol
 from kerasbert.data.encodings import by_zeros, guess
 from kerasbert.errors import InputError, is_pipe, near, no_file
 from kerasbert.storage.remote import is_remote, opened
+from kerasbert.within import within
 
 HEAD = 2**16  # bytes that tell what a file is
 CHUNK = 2**17  # bytes read at once: half of the cache, and twice as fast as a megabyte
@@ -77,18 +78,13 @@ def check_encoding(encoding: str | None) -> str | None:
     return None if found.name == "utf-8" else found.name
 
 
-@contextlib.contextmanager
-def default_encoding(encoding: str | None) -> Iterator[None]:
+def default_encoding(encoding: str | None) -> contextlib.AbstractContextManager[object]:
     """In this block files that no encoding is given for have this one: the rows of tasks are read far below a command.
 
     Raises:
         InputError: no such encoding.
     """
-    token = _DEFAULT.set(check_encoding(encoding))
-    try:
-        yield
-    finally:
-        _DEFAULT.reset(token)
+    return within(_DEFAULT, check_encoding(encoding))
 
 
 def chosen_encoding(encoding: str | None) -> str | None:

@@ -3,13 +3,14 @@
 import contextlib
 import contextvars
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 from keras import ops
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend_fused import by_element, differentiated, fused, fusing, fusion  # noqa: F401  # a part of this file
+from kerasbert.within import within
 
 TENSORFLOW = keras.backend.backend() == "tensorflow"
 if TENSORFLOW:
@@ -21,14 +22,9 @@ _serving: contextvars.ContextVar[bool] = contextvars.ContextVar("serving", defau
 _chips: list[str | None] = [None]  # of the process
 
 
-@contextlib.contextmanager
-def as_tpu(chip: str = "v5e") -> Iterator[None]:
+def as_tpu(chip: str = "v5e") -> contextlib.AbstractContextManager[object]:
     """Within it, programs are traced as for a TPU of this kind, without one."""
-    token = _traced_for.set(chip)
-    try:
-        yield
-    finally:
-        _traced_for.reset(token)
+    return within(_traced_for, chip)
 
 
 def connected(chip: str | None) -> None:
@@ -188,14 +184,9 @@ def by_head(x: Tensor, matrices: Tensor) -> Tensor:
     return ops.expand_dims(project(x[:, 0], matrices[0, 0]), 1)
 
 
-@contextlib.contextmanager
-def serving() -> Iterator[None]:
+def serving() -> contextlib.AbstractContextManager[object]:
     """Within it, graphs are traced for TensorFlow's own kernels on a CPU: predictions and SavedModels."""
-    token = _serving.set(TENSORFLOW)
-    try:
-        yield
-    finally:
-        _serving.reset(token)
+    return within(_serving, TENSORFLOW)
 
 
 def affine(

@@ -3,13 +3,14 @@
 import contextlib
 import contextvars
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from kerasbert.inputs import Tensor
+from kerasbert.within import within
 
 TENSORFLOW = keras.backend.backend() == "tensorflow"
 if TENSORFLOW:
@@ -19,19 +20,14 @@ if TENSORFLOW:
 _fusion: contextvars.ContextVar[tuple[bool, int, bool]] = contextvars.ContextVar("fusion", default=(False, 0, False))
 
 
-@contextlib.contextmanager
-def fusion(on: bool, least: int = 0, elements: bool = False) -> Iterator[None]:
+def fusion(on: bool, least: int = 0, elements: bool = False) -> contextlib.AbstractContextManager[object]:
     """Whether functions marked `fused` are compiled in what is traced within; the step core says so on CPU.
 
     Args:
         least: int, elements: calls whose largest array has fewer are not compiled.
         elements: bool, whether those marked `by_element` are, whose arrays may have open sizes.
     """
-    token = _fusion.set((on and TENSORFLOW, least, elements and TENSORFLOW))
-    try:
-        yield
-    finally:
-        _fusion.reset(token)
+    return within(_fusion, (on and TENSORFLOW, least, elements and TENSORFLOW))
 
 
 def fusing() -> bool:

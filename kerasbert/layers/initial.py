@@ -2,24 +2,20 @@
 
 import contextlib
 import contextvars
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import keras
 from keras import ops
 
 from kerasbert.inputs import Tensor
+from kerasbert.within import within
 
 _unset: contextvars.ContextVar[bool] = contextvars.ContextVar("unset", default=False)
 
 
-@contextlib.contextmanager
-def unset() -> Iterator[None]:
+def unset() -> contextlib.AbstractContextManager[object]:
     """Within it kernels and tables begin at 0 and no numbers are drawn: their values are read from a file next."""
-    token = _unset.set(True)
-    try:
-        yield
-    finally:
-        _unset.reset(token)
+    return within(_unset, True)
 
 
 class Normal(keras.initializers.TruncatedNormal):

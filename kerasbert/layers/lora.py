@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from kerasbert.adaptation import Lora
 from kerasbert.errors import InputError, near
+from kerasbert.within import within
 
 _asked: "contextvars.ContextVar[_Asked | None]" = contextvars.ContextVar("lora", default=None)
 
@@ -31,11 +32,9 @@ def asked(lora: Lora, folder: str) -> Iterator[None]:
         InputError: a target that no map of the encoder has; the nearest is named.
     """
     built = _Asked(lora, folder)
-    token, seen = _asked.set(built), built.seen
-    try:
+    with within(_asked, built):
         yield
-    finally:
-        _asked.reset(token)
+    seen = built.seen
     for target in lora.targets if lora.rank else ():
         if not seen & {target} and target not in map(without_numbers, seen):
             raise InputError(

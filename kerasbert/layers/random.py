@@ -22,6 +22,7 @@ from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.backend import argmax
 from kerasbert.layers.backend_graph import traced_once
 from kerasbert.storage.json_view import Json
+from kerasbert.within import within
 
 _GOLDEN, _SECOND, _FIRST = 0x9E3779B9, 0x846CA68B, 0x7FEB352D
 
@@ -124,28 +125,18 @@ class _Scope:
 _open: contextvars.ContextVar[_Scope | None] = contextvars.ContextVar("open", default=None)  # of the thread that traces
 
 
-@contextlib.contextmanager
-def scope(words: Tensor, rows: Tensor) -> Iterator[None]:
+def scope(words: Tensor, rows: Tensor) -> contextlib.AbstractContextManager[object]:
     """Within it, dropout draws from the key `words` (uint32 [2]) and each row's index in the global batch (int [B])."""
-    token = _open.set(_Scope(words, rows))
-    try:
-        yield
-    finally:
-        _open.reset(token)
+    return within(_open, _Scope(words, rows))
 
 
-@contextlib.contextmanager
-def among(rows: Tensor) -> Iterator[None]:
+def among(rows: Tensor) -> contextlib.AbstractContextManager[object]:
     """Within it a pass over some of the rows of the open scope (int [n]) draws what it would draw of all; outside of one nothing.
 
     A layer that reads others next draws for them as if it had read them at once.
     """
     opened = _open.get()
-    if opened is None:
-        yield
-        return
-    with scope(opened.words, rows):
-        yield
+    return contextlib.nullcontext() if opened is None else scope(opened.words, rows)
 
 
 def scoped() -> bool:
@@ -191,21 +182,13 @@ _tape: contextvars.ContextVar[_Tape | None] = contextvars.ContextVar("tape", def
 def recorded() -> Iterator[list[Tensor]]:
     """Within it, what `drawn` gives is noted in the list."""
     values: list[Tensor] = []
-    token = _tape.set(_Tape(values, False, _tape.get()))
-    try:
+    with within(_tape, _Tape(values, False, _tape.get())):
         yield values
-    finally:
-        _tape.reset(token)
 
 
-@contextlib.contextmanager
-def replayed(values: list[Tensor]) -> Iterator[None]:
+def replayed(values: list[Tensor]) -> contextlib.AbstractContextManager[object]:
     """Within it, `drawn` gives what was noted, in that order, and draws nothing: a pass is computed a second time."""
-    token = _tape.set(_Tape(values, True, None))
-    try:
-        yield
-    finally:
-        _tape.reset(token)
+    return within(_tape, _Tape(values, True, None))
 
 
 def drawn(make: Callable[[], Tensor]) -> Tensor:

@@ -11,12 +11,13 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kerasbert.errors import InputError
 from kerasbert.storage import aside
 from kerasbert.storage.remote import is_remote
+from kerasbert.within import within
 
 Name = str | os.PathLike[str]
 MARK = ".kerasbert"
@@ -68,14 +69,9 @@ KEPT = "it is kept. Choose another place, or remove it yourself"
 _inputs: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("inputs", default=())
 
 
-@contextlib.contextmanager
-def reading(paths: Iterable[Name]) -> Iterator[None]:
+def reading(paths: Iterable[Name]) -> contextlib.AbstractContextManager[object]:
     """What is written within replaces none of these files and folders, nor what holds them."""
-    token = _inputs.set((*_inputs.get(), *(os.fspath(path) for path in paths)))
-    try:
-        yield
-    finally:
-        _inputs.reset(token)
+    return within(_inputs, (*_inputs.get(), *(os.fspath(path) for path in paths)))
 
 
 def check_folder(path: Name, replace: bool = False, inputs: Iterable[Name] = ()) -> Path:

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from kerasbert.within import within
+
 MOST = 20  # names told of one file
 _GATHERED: contextvars.ContextVar[dict[str, list[str]] | None] = contextvars.ContextVar("gathered", default=None)
 
@@ -43,12 +45,9 @@ def told() -> Iterator[None]:
     if _GATHERED.get() is not None:
         yield
         return
-    token = _GATHERED.set({})
-    try:
+    with within(_GATHERED, {}) as gathered:
         yield
-        said = line(_GATHERED.get() or {})
-    finally:
-        _GATHERED.reset(token)
+    said = line(gathered or {})
     if said:
         print(said, file=sys.stderr, flush=True)
 

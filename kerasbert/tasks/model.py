@@ -22,6 +22,7 @@ from kerasbert.poolings import LATE, reads_pooler
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.batches import FIRST
 from kerasbert.tasks.task import Task
+from kerasbert.within import within
 
 if TYPE_CHECKING:
     from kerasbert.tasks.base import TaskKind
@@ -73,11 +74,8 @@ class TaskModel(HeadedModel):
     def asked(self, options: Mapping[str, object]) -> Iterator[None]:
         """Within it the task has options of a call, in this thread alone: others may ask the same model otherwise."""
         task = self.declaration.optioned(options)
-        token = _asked.set((self, (task, task.how, task.how.readout(task, self.encoder))))
-        try:
+        with within(_asked, (self, (task, task.how, task.how.readout(task, self.encoder)))):
             yield
-        finally:
-            _asked.reset(token)
 
     @property
     def network(self) -> Tensor:
