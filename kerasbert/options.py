@@ -1,5 +1,7 @@
 """Options as fields of a dataclass: what a field says of itself, and functions that take the fields as keyword arguments."""
 
+import contextlib
+import contextvars
 import dataclasses
 import functools
 import inspect
@@ -15,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from kerasbert import field_names
 from kerasbert.errors import InputError, near
+from kerasbert.within import within
 
 Result = TypeVar("Result")
 Parameters = ParamSpec("Parameters")
@@ -22,6 +25,18 @@ Parameters = ParamSpec("Parameters")
 SEEN = {bool, str, os.PathLike, types.NoneType, Mapping}
 PLAIN = {int: "a whole number", float: "a number", str: "text", bool: "true or false", types.NoneType: "null"}
 PYTHON = {bool: "True or False", types.NoneType: "None"}  # where a program gives them
+_offered: contextvars.ContextVar[Collection[str] | None] = contextvars.ContextVar("offered", default=None)
+
+
+def offered(*names: str) -> list[str]:
+    """Those of some options (`--label-column`) that the command which runs has: no other may be a remedy. All outside of one."""
+    known = _offered.get()
+    return [name for name in names if known is None or name in known]
+
+
+def offering(names: Collection[str]) -> contextlib.AbstractContextManager[object]:
+    """Within it a command runs that has these options."""
+    return within(_offered, names)
 
 
 def option(

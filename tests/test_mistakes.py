@@ -3,6 +3,8 @@
 import ast
 import json
 import pkgutil
+import re
+import shlex
 
 import pytest
 
@@ -41,6 +43,18 @@ def test_a_mistake_is_one_line_that_names_the_remedy(told, command, remedy):
     assert status == 2, said
     assert said.count("\n") == 1
     assert mistakes.names(said, remedy), said
+
+
+def test_a_remedy_is_an_option_that_the_command_has(told):
+    """`data` and `compress` were told to name a column with --label-column, which they do not have."""
+    programs = {"kerasbert": commands_of(cli.parser()), "kerasbert-mobile": commands_of(mobile.parser())}
+    for line, _ in CASES:
+        program, name, *given = [*shlex.split(line), ""][: len(line)]
+        if name not in programs[program]:
+            continue
+        said = re.split(r"kerasbert(?:-mobile)? [a-z]|hf download", told[line][1])[0]  # what follows is another command
+        named = set(re.findall(r"(?<!\S)[('\"]*(--[a-z][\w-]*)", said)) - {each.partition("=")[0] for each in given}
+        assert named <= programs[program][name]._option_string_actions.keys(), (line, said)
 
 
 def test_there_are_enough_of_them_and_of_every_command():

@@ -20,7 +20,7 @@ from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.reading import plain_name
 from kerasbert.errors import InputError, near, nearest
-from kerasbert.options import checked
+from kerasbert.options import checked, offered
 from kerasbert.storage import aside, files
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
@@ -92,9 +92,11 @@ def check(model: str | os.PathLike) -> str:
         if (path / VECTORS).is_file():
             return "vectors"
         if any((path / name).is_file() for name in (ADAPTER, PEFT)):
+            given = (
+                "give its base (base=DIR, --base DIR), or join them" if offered("--base") else "join it with its base"
+            )
             raise InputError(
-                f"{path} holds an adapter alone{_of_base(path)}: give its base (base=DIR, --base DIR), or join "
-                f"them: kerasbert import {path} --base DIR --out RUN"
+                f"{path} holds an adapter alone{_of_base(path)}: {given}: kerasbert import {path} --base DIR --out RUN"
             )
         if (path / "saved_model.pb").is_file():
             raise InputError(f"{path} is a SavedModel, for TF Serving: give the model directory that it was made of")

@@ -17,6 +17,7 @@ from kerasbert.cli.changes import changes_of
 from kerasbert.cli.given import Given
 from kerasbert.cli.options import check_values
 from kerasbert.errors import InputError, missing, nearest
+from kerasbert.options import offering
 from kerasbert.storage import aside, files, places
 from kerasbert.storage.json_view import Json
 
@@ -215,13 +216,13 @@ def run(
 def _run(parser: Parser, options: argparse.Namespace, check: Callable[[argparse.Namespace], None] | None) -> int:
     """The command of parsed options; its exit status."""
     try:
-        with decoding(options):
+        command = commands_of(parser)[options.command]
+        with decoding(options), offering(command._option_string_actions):
             loaded = [registry.load_plugin(path) for path in options.plugin]
             options.plugins = loaded[0] if loaded else None
             if check:
                 check(options)
             chosen = Given(vars(options), getattr(options, "_flags", {}))
-            command = commands_of(parser)[options.command]
             check_values(command, options)
             shown = options.command if options.command in COUNTED else None
             with places.reading(outputs.check(command, options)), progress.named(shown):
@@ -323,9 +324,8 @@ def out_options(add: argparse.ArgumentParser, required: bool = True, kind: outpu
 
 
 def base_option(add: argparse.ArgumentParser) -> None:
-    add.add_argument(
-        "--base", metavar="DIR", help="where RUN is the directory of an adapter alone: the model it adapts"
-    )
+    text = "where RUN is the directory of an adapter alone: the model it adapts"
+    add.add_argument("--base", metavar="DIR", help=text)
 
 
 def column_options(add: argparse.ArgumentParser) -> None:

@@ -186,7 +186,9 @@ def _judge(options: argparse.Namespace) -> None:
 def _how(options: argparse.Namespace, held: Mapping[str, object]) -> Keywords:
     """How an index is searched; what it has not, as index.json says, is refused before TensorFlow's import."""
     if options.how in ("words", "both") and "words" not in held:
-        raise InputError(f"{options.model} has vectors alone: build it with words (words=True, --words)")
+        raise InputError(
+            f"{options.model} has vectors alone: build it with words (words=True, kerasbert index --words)"
+        )
     settings = {"exact_search": options.exact, "prompt_name": options.prompt_name, "how": options.how}
     return settings | ({"rerank": options.rerank, "candidates": options.candidates} if options.rerank else {})
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from kerasbert.data.reading import chosen_encoding, line_lists, numbered_lines
 from kerasbert.errors import InputError
+from kerasbert.options import offered
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.within import within
 
@@ -152,8 +153,8 @@ def _tsv_fields(path: str | os.PathLike, encoding: str | None) -> Numbered:
             yield number, cells
     if quoted:
         say(
-            f"{path}: cells of {quoted} rows are quoted as in a csv, and a tsv has no quoting: the quotes are text. "
-            "--delimiter tab takes them off"
+            f"{path}: cells of {quoted} rows are quoted as in a csv, and a tsv has no quoting: the quotes are text"
+            + (". --delimiter tab takes them off" if offered("--delimiter") else "")
         )
 
 
@@ -272,7 +273,8 @@ def _found(
     if len(pool) > 1:
         raise InputError(
             f"{path} is read evenly by several delimiters, with these columns: "
-            f"{', '.join(each.told() for each in pool)}. Name the right one: --delimiter"
+            f"{', '.join(each.told() for each in pool)}"
+            + (". Name the right one: --delimiter" if offered("--delimiter") else "")
         )
     if (one := pool[0]) is not comma:
         header = f": {', '.join(one.rows[0])!s:.100}" if names is None else ""

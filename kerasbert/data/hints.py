@@ -7,11 +7,26 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kerasbert.data.dialects import DELIMITERS, like_a_row
 from kerasbert.errors import InputError, nearest
+from kerasbert.options import offered
 
-RETURNS = "its lines end in carriage returns alone: pass --delimiter tab"
 LOOKED = 50  # rows below a first line that names no column that is wanted
-OPTIONS = "Name the right one (--text-column, --text-b-column, --label-column)"
+COLUMNS = ("--text-column", "--text-b-column", "--label-column")
 ARGUMENTS = "Name what it is called: text_column, text_b_column, label_column"  # of a caller in Python
+
+
+def naming() -> str:
+    """How a command is told which columns to read, or that the file has to change."""
+    known = offered(*COLUMNS) or offered("--text-field")
+    return f"Name the right one ({', '.join(known)})" if known else "Rename the column"
+
+
+def _delimiter(name: str, instead: str) -> str:
+    """`pass --delimiter NAME`, or what to do where a command has no such option."""
+    return f"pass --delimiter {name}" if offered("--delimiter") else instead
+
+
+def _returns() -> str:
+    return f"its lines end in carriage returns alone: {_delimiter('tab', 'write it with line feeds')}"
 
 
 def headless(path: str | os.PathLike, columns: Sequence[str], first: Sequence[str]) -> str:
@@ -19,10 +34,14 @@ def headless(path: str | os.PathLike, columns: Sequence[str], first: Sequence[st
     shown = ", ".join(f"{cell!r:.40}" for cell in first[:5])
     names = ",".join(["text", "label", "c", "d", "e", "f"][: len(first)])
     told = (
-        RETURNS
+        _returns()
         if any("\r" in cell for cell in first)
-        else f"its first line looks like a row and not like names ({shown}). Of a file without a header name all {len(first)} "
-        f"columns, such as --columns {names}"
+        else f"its first line looks like a row and not like names ({shown}). "
+        + (
+            f"Of a file without a header name all {len(first)} columns, such as --columns {names}"
+            if offered("--columns")
+            else "Write a first line of names above it"
+        )
     )
     return f"{path} has {_no([each for each in columns if each not in first])}: {told}"
 
@@ -49,12 +68,14 @@ def _no(absent: Sequence[str]) -> str:
     return f"no column {absent[0]!r}" + (f", nor {', '.join(map(repr, absent[1:]))}" if absent[1:] else "")
 
 
-def no_column(where: str, columns: Sequence[str], names: Iterable[str], kind: str = "", options: str = OPTIONS) -> str:
+def no_column(
+    where: str, columns: Sequence[str], names: Iterable[str], kind: str = "", options: str | None = None
+) -> str:
     """Of a table, or of a row of json.
 
     Args:
         columns: that are wanted. names: of those that are there, or the row. kind: of the table.
-        options: what names the right column.
+        options: what names the right column; by default the options of the command that runs.
 
     >>> no_column("a.tsv has", ["text"], ["text,label"], "tsv")
     "a.tsv has no column 'text'. It has: text,label. Its columns stand apart by ',': pass --delimiter ','"
@@ -65,17 +86,18 @@ def no_column(where: str, columns: Sequence[str], names: Iterable[str], kind: st
     if not names:
         return f"{where} {no}. It has none"
     if kind == "tsv" and any("\r" in name for name in names):
-        return f"{where} {no}: {RETURNS}"
+        return f"{where} {no}: {_returns()}"
     if kind == "tsv" and all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):
-        return f"{where} {no}: its cells are quoted, and a tsv has no quoting: pass --delimiter tab"
+        return f"{where} {no}: its cells are quoted, and a tsv has no quoting: {_delimiter('tab', 'write it without quotes')}"
     apart = [each for each in DELIMITERS if each in names[0]] if kind == "tsv" and len(names) == 1 else []
     others = [] if apart else [name for name in names if name not in columns]
     near = list(dict.fromkeys(best for each in absent if (best := nearest(each, others))))
     hint = f" Nearest: {', '.join(map(repr, near))}." if near else ""
-    told = (
-        f"Its columns stand apart by {DELIMITERS[apart[0]]}: pass --delimiter {DELIMITERS[apart[0]]}" if apart else ""
-    )
-    remedy = told or _nested(absent[0], row) or options
+    told = ""
+    if apart:
+        delimiter = DELIMITERS[apart[0]]
+        told = f"Its columns stand apart by {delimiter}: {_delimiter(delimiter, 'call it .csv')}"
+    remedy = told or _nested(absent[0], row) or (naming() if options is None else options)
     return f"{where} {no}.{hint} It has: {', '.join(names)}{remedy and '. '}{remedy}"
 
 
@@ -89,7 +111,7 @@ def no_text(where: str, column: str, value: object, option: str = "", name: str 
     if isinstance(value, list | tuple | Mapping):
         kind = "an object" if isinstance(value, Mapping) else "a list"
         said += f' but {kind}. A row is an object of its own (pandas: to_json(path, orient="records", lines=True))'
-    return said + (f". Name the text with {option}" if option else "")
+    return said + (f". Name the text with {option}" if option and offered(option) else "")
 
 
 def _nested(column: str, row: Mapping[str, object]) -> str:

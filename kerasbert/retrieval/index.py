@@ -166,7 +166,9 @@ class Index:
         if how not in HOW:
             raise InputError(f"how must be one of {', '.join(HOW)}. Received: {how!r}")
         if how != "vectors" and self._words is None:
-            raise InputError(f"{self.path} has vectors alone: build it with words (words=True, --words)")
+            raise InputError(
+                f"{self.path} has vectors alone: build it with words (words=True, kerasbert index --words)"
+            )
         return how
 
     def _ranked(self, queries: Sequence[str], top: int, how: str, at: tuple[str | None, bool]) -> list[list[Hit]]:

@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert.data import plain
+from kerasbert.data import hints, plain
 from kerasbert.data.dialects import say
 from kerasbert.data.reading import line_lists, plain_name
 from kerasbert.data.sources import TABLES, NumberedRow, check_files, file_format, numbered_table
 from kerasbert.errors import InputError
+from kerasbert.options import offered
 from kerasbert.registry import register_reader, register_task
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import annotations, fasttext, word_rows
@@ -86,8 +87,9 @@ def _sentences(
             raise InputError(f"{path}, line {number}: an empty {'tag' if fields[word] else 'word'}. Mend the line")
         begun = begun if words else number
         if " " in fields[tag]:
-            hint = "Is it a table? Name its columns (--text-column, --label-column)"
-            raise InputError(f"{path}, line {number}: the tag {fields[tag]!r:.40} holds blanks. {hint}")
+            raise InputError(
+                f"{path}, line {number}: the tag {fields[tag]!r:.40} holds blanks. Is it a table? {hints.naming()}"
+            )
         words.append(fields[word])
         tags.append(fields[tag])
     if words:
@@ -244,10 +246,13 @@ def _listed(task: Task, path: Path | str, line: int, row: Json) -> Json:
             raise InputError(
                 f"{path} is training data of spaCy 2: python -m spacy convert {path} . makes a .spacy of it, which is read"
             )
+        tags = " (of tags with --label-column)" if offered("--label-column") else ""
+        told = (
+            f"Name the one of texts or words with --text-column{tags}" if offered("--text-column") else hints.naming()
+        )
         raise InputError(
-            f"{path}, line {line} has no column {task.text!r}. It has: {', '.join(map(str, row))}. Name the one of texts or "
-            "words with --text-column (of tags with --label-column), or give texts with entities as spaCy, Doccano, Prodigy or "
-            "Label Studio write them"
+            f"{path}, line {line} has no column {task.text!r}. It has: {', '.join(map(str, row))}. {told}, or give texts with "
+            "entities as spaCy, Doccano, Prodigy or Label Studio write them"
         )
     if task.label not in row:
         return row

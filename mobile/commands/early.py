@@ -16,10 +16,11 @@ from kerasbert.errors import InputError, no_file, unknown
 from kerasbert.export import bundle
 from kerasbert.storage.json_view import JsonMap
 from kerasbert.tasks import early_checks
-from kerasbert.tasks.early_checks import check_positions
+from kerasbert.tasks.early_checks import LARGEST, check_positions
 from kerasbert.tasks.exported_kind import READERS
 from kerasbert.training import early, recipe
 from kerasbert.training.strategy import check_devices, check_strategy
+from .. import samples
 from ..distill.recipes import DistillConfig, check_taught, find_recipe, layer_map, spread
 from ..prune import masks
 from ..quantize.schemes import SCHEMES
@@ -51,8 +52,10 @@ def check_compress(run: "str | os.PathLike | keras.Model", settings: Keywords) -
     if settings.get("task"):  # fill-mask is of a model without one
         early_checks.check_head(run, settings["task"])
         return
-    if settings.get("options"):
-        early_checks.task_of(run, settings["options"])
+    task = early_checks.task_of(run, settings.get("options") or {})
+    for path in (settings.get(name) for name in ("texts", "calibration")):
+        if isinstance(path, str | os.PathLike) and os.path.isfile(path) and os.path.getsize(path) <= LARGEST:
+            samples.read(path, task)
     _check_labelled(run, settings.get("data"))
 
 
