@@ -1,5 +1,6 @@
 """Lengths of training batches: the cheapest of all choices, kept with the run, and kept as they were by older runs."""
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -10,6 +11,7 @@ import pytest
 import kerasbert as kb
 from kerasbert.layers.encoder import Encoder
 from kerasbert.tasks import length_buckets
+from kerasbert.tasks.batches import FIRST
 from kerasbert.tasks.length_buckets import GRAPH, STEP, chosen, parted
 from kerasbert.testing import battery
 from kerasbert.training import finetune, text_feed
@@ -111,6 +113,12 @@ def test_other_devices_pad_to_multiples_of_16(pretrained, tmp_path, monkeypatch)
     monkeypatch.setattr(finetune, "on_one_machine", lambda kind, strategy: "gpu:1")
     monkeypatch.setattr(finetune, "find_strategy", lambda name: kb.training.strategy.strategy("cpu"))
     assert widths(pretrained, data, config) == {16, 24}
+    rows = [(" ".join(["cat"] * (2 + i % 3)), " ".join(["film"] * (20 + i % 3))) for i in range(8)]
+    job = FineTuning(pretrained, "pairs", {"train": rows, "dev": rows}, dataclasses.replace(config, length=32))
+    with job.devices.scope():
+        program = job.build()
+    batch = next(job.feed(program, None).arrays(0))
+    assert (batch[f"{FIRST}token_ids"].shape, batch["token_ids"].shape) == ((4, 16), (4, 32))
 
 
 @pytest.mark.full
