@@ -224,7 +224,7 @@ def _run(parser: Parser, options: argparse.Namespace, check: Callable[[argparse.
             command = commands_of(parser)[options.command]
             check_values(command, options)
             shown = options.command if options.command in COUNTED else None
-            with places.reading(outputs.check(command, options)), progress.named(shown):
+            with outputs.checked(command, options) as read, places.reading(read), progress.named(shown):
                 named = [name for name in outputs.outputs(command) if getattr(options, name, None) is not None]
                 chosen.read(*named, *(["overwrite"] if named else []))  # places were looked at
                 status = options.function(chosen) or 0
