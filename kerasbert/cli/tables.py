@@ -294,17 +294,10 @@ def _windows(table: Asked, batch: int) -> Iterator[list[tuple[int, Json, object]
     """Number from 0, row and text of the rows, some batches at once.
 
     Raises:
-        InputError: other rows than were counted.
+        InputError: other rows than were looked at.
     """
-    rows = ((number, row, text) for number, (_, row, text) in enumerate(table.rows))
-    seen = 0
-    for window in iter(lambda: list(itertools.islice(rows, WINDOW * batch)), []):
-        seen += len(window)
-        if seen > table.survey.count:
-            break
-        yield window
-    if seen != table.survey.count:
-        raise InputError(f"{table.rows.path} changed while it was read: give the same command again")
+    rows = ((number, row, text) for number, (_, row, text) in enumerate(table.survey.seen.again(iter(table.rows))))
+    yield from iter(lambda: list(itertools.islice(rows, WINDOW * batch)), [])
 
 
 def _batches(window: Sequence[tuple[int, object, object]], batch: int) -> Iterator[tuple[list[int], list[object]]]:
