@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kerasbert import __version__, light_imports, progress, provenance, registry
+from kerasbert import __version__, light_imports, progress, provenance, registry, signals
 from kerasbert.cli import help, meanings, outputs, stopping, terminal
 from kerasbert.cli.changes import changes_of
 from kerasbert.cli.given import Given
@@ -236,7 +236,7 @@ def _run(parser: Parser, options: argparse.Namespace, check: Callable[[argparse.
             return 0
         if options.debug:
             raise
-        return _told(error, options.extra)
+        return _told(signals.cause(error), options.extra)
 
 
 def _told(error: BaseException, extra: str | None = None) -> int:
