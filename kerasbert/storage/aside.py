@@ -1,20 +1,22 @@
 """What is written beside its place until it is whole, and what a kill left of that.
 
 A file or folder NAME is written as `.NAME.TOKEN.kerasbert-new`, locked by the process that writes it: the lock ends with the
-process, however that ends. A folder that it replaces is `.NAME.TOKEN.kerasbert-old` until the new one has the name, then
-`.NAME.TOKEN.kerasbert-gone` while it is deleted. So a kill at any instant leaves the old or the new one whole under its name,
-or the old one aside, where `sweep` puts it back.
+process, however that ends. A folder that it replaces changes names with it at once; where the system cannot, that is
+`.NAME.TOKEN.kerasbert-old` until the new one has the name. It is `.NAME.TOKEN.kerasbert-gone` while it is deleted. So a kill at
+any instant leaves the old or the new one whole under its name, or the old one aside, where `sweep` puts it back.
 
 A command that will write NAME holds `.NAME.000000000000.kerasbert-claim` meanwhile, locked too, so that a second one is refused.
 """
 
 import contextlib
 import contextvars
+import ctypes
 import errno
 import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -31,6 +33,7 @@ ASIDE = re.compile(
 )
 _CALLED: dict[str, str] = {}  # temporary folder -> what the user gave
 _claims: contextvars.ContextVar[frozenset[Path]] = contextvars.ContextVar("claims", default=frozenset())
+HERE, EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 LONGEST = 200  # bytes of a name: 255 with what is added here
 
 
@@ -88,6 +91,11 @@ class Aside:
         Raises:
             InputError: somebody else has made something of that name.
         """
+        if replace and self.new.is_dir() and _exchanged(self.new, self.path):
+            sync(self.path.parent)
+            _delete(self.new, NEW)  # the older one
+            self._unlock()
+            return
         moved = False
         try:
             if replace and self.new.is_dir():
@@ -286,9 +294,20 @@ def _settle(path: Path, token: str) -> None:
         sync(path.parent)
 
 
-def _delete(old: Path) -> None:
+def _exchanged(new: Path, path: Path) -> bool:
+    """Let two folders change their names, so that whoever looks finds one of them; whether the system did."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):  # an older C library
+        return False
+    return rename(HERE, os.fsencode(new.absolute()), HERE, os.fsencode(path.absolute()), EXCHANGE) == 0
+
+
+def _delete(old: Path, state: str = OLD) -> None:
     """Delete a folder that was replaced; it is no longer one to put back once the first file is gone."""
-    gone = old.with_name(old.name.removesuffix(OLD) + GONE)
+    gone = old.with_name(old.name.removesuffix(state) + GONE)
     with contextlib.suppress(OSError):
         os.rename(old, gone)
     _erase(gone)
