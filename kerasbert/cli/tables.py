@@ -15,6 +15,7 @@ from kerasbert.cli import terminal
 from kerasbert.cli.outputs import writes
 from kerasbert.errors import InputError
 from kerasbert.progress import Progress
+from kerasbert.storage import steady
 from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
@@ -280,7 +281,7 @@ def _keep(
         whole = True
     except (KeyboardInterrupt, InputError) as error:
         progress.clear()
-        kept = f"{done:,} of {count:,} rows are answered and kept in {journal.path}: the same command goes on"
+        kept = f"{done:,} of {count:,} rows are answered and kept in {journal.path}: {steady.goes_on(error)}"
         if isinstance(error, InputError):
             raise InputError(f"{error}. {kept}" if done else str(error)) from error
         error.args = (f"interrupted: {kept}" if done else "interrupted, nothing was answered",)

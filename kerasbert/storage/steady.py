@@ -12,9 +12,16 @@ from kerasbert.errors import InputError
 OF_A_MODEL = ("model.json", "*.safetensors", "tokenizer/*")  # beside it lies what a training writes meanwhile
 
 
-def changed(path: object) -> InputError:
-    """The error of what changed between two looks."""
-    return InputError(f"{path} changed while it was read: give the same command again")
+class Changed(InputError):
+    """What is at a path changed between two looks."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(f"{path} changed while it was read: give the same command again")
+
+
+def goes_on(error: BaseException) -> str:
+    """When a command goes on with what it has kept, which is of what was read first."""
+    return f"{'with what was read as it was ' * isinstance(error, Changed)}the same command goes on"
 
 
 def state(path: object) -> object:
@@ -52,7 +59,7 @@ class Files:
         """
         for path, was in self._states:
             if was is not None and state(path) != was:
-                raise changed(path) from error
+                raise Changed(path) from error
 
 
 @contextlib.contextmanager
@@ -94,11 +101,11 @@ class Rows:
         count = 0
         for row in rows:
             if count == len(self._marks) or self._marks[count] != _mark(row):
-                raise changed(self.path)
+                raise Changed(self.path)
             count += 1
             yield row
         if count != len(self._marks):
-            raise changed(self.path)
+            raise Changed(self.path)
 
 
 def _mark(row: object) -> int:
