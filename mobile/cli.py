@@ -27,6 +27,7 @@ from kerasbert.cli.parser import (
     run,
 )
 from kerasbert.errors import InputError, TextError
+from kerasbert.storage import files, steady
 from . import samples
 from .commands import compress, distill, prune, searching
 from .commands import quantize_aware as aware
@@ -153,10 +154,12 @@ def _run(options: argparse.Namespace) -> int:
         raise InputError("--stream prints a text as it comes, --json whole answers: leave out one of them")
     settings = {name: getattr(options, name) for name in ("language", "top", "threshold", "prompt_name")}
     settings["options"] = answer_options_of(options)
-    model, said = load(options), _Said(options)
+    with steady.unchanged(options.file):
+        digest = files.digest(options.file) if options.data else []
+        model, said = load(options), _Said(options)
     model([], **settings)  # what is wrong with them is told before any text is read
     if options.data:
-        said.count, said.cut = _table(options, model, settings)
+        said.count, said.cut = _table(options, model, settings, digest)
     else:
         _show(options, model, said, settings)
     kind = model.kind.configured(settings["options"] or {})
@@ -237,8 +240,12 @@ def _parsed(parse: Callable[..., Parsed], text: str, *how: object) -> Parsed | s
         raise TextError(0, error) from error
 
 
-def _table(options: argparse.Namespace, model: "Runner", settings: Keywords) -> tuple[int, int]:
-    """Answer a table as `kerasbert predict` does: how many texts, and how many of them were truncated."""
+def _table(options: argparse.Namespace, model: "Runner", settings: Keywords, digest: Sequence[str]) -> tuple[int, int]:
+    """Answer a table as `kerasbert predict` does: how many texts, and how many of them were truncated.
+
+    Args:
+        digest: of the file as it was loaded.
+    """
     rows = samples.opened(options.data, model.bundle, model.kind, options.text_column, options.text_b_column)
     asked = tables.asked(rows, options, model.kind.columns)
     fields, names = model.kind.columns, ("windows", "delegate", "encoding", "delimiter", "columns")
@@ -247,9 +254,7 @@ def _table(options: argparse.Namespace, model: "Runner", settings: Keywords) -> 
         found = ((answer, answer.to_json()) for answer in model(texts, **settings))
         return [(bool(answer.truncated), [value[name] for name in fields]) for answer, value in found]
 
-    from kerasbert.storage import files
-
-    about = {"model": files.digest(options.file), "plugin": files.digest(*options.plugin), "version": __version__}
+    about = {"model": digest, "plugin": files.digest(*options.plugin), "version": __version__}
     about |= settings | {name: getattr(options, name) for name in names}
     writing = {"out": options.out, "batch": options.batch, "name": "run"}
     check_read(options)

@@ -17,6 +17,7 @@ import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.options import checked
+from kerasbert.storage import places
 from kerasbert.storage.files import write_atomic
 from kerasbert.storage.json_view import Json
 from . import samples
@@ -127,13 +128,19 @@ def made(file: bytes, own: Sequence[object] = ()) -> bytes:
             return "".join(lines(runner, own)).encode()
 
 
-def written(out: Path, blob: bytes, golden: str | os.PathLike | None, own: Sequence[object]) -> Json:
+def written(
+    out: Path, blob: bytes, golden: str | os.PathLike | None, own: Sequence[object], overwrite: bool = False
+) -> Json:
     """Put a .tflite in its place, and the golden file beside it; what a report says of that one.
 
     Args:
-        golden: path of the golden file; None for none. own: inputs of the task.
+        golden: path of the golden file; None for none. own: inputs of the task. overwrite: bool, replace what is there.
+
+    Raises:
+        InputError: somebody else has made a file there, which has been looked for before it took an hour.
     """
     content = b"" if golden is None else made(blob, own)
+    places.check_file(out, overwrite, "tflite")
     write_atomic(out, blob)
     if golden is None:
         return {}

@@ -21,6 +21,7 @@ LAYERS = (
         "poolings",
         "progress",
         "provenance",
+        "signals",
         "storage",
         "truncation",
         "within",

@@ -1,12 +1,15 @@
 """A SIGTERM or SIGHUP leaves nothing half written and one line, as Ctrl-C does; from the first moments of a command on."""
 
+import contextlib
 import os
 import signal
 
 import pytest
 
+from kerasbert import signals
 from kerasbert.cli import stopping
 from kerasbert.cli.parser import command_line, run
+from kerasbert.errors import InputError
 from kerasbert.storage import files
 
 
@@ -61,3 +64,32 @@ def test_an_interruption_while_options_are_read_is_a_line(capsys):
     assert capsys.readouterr().err == "error: interrupted\n"
     with pytest.raises(KeyboardInterrupt):
         run(made, ["do", "--debug"])
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_within_a_library_is_no_fault_of_ours(tmp_path, unheard, capsys, number, status):
+    """TensorFlow makes another error of it where it traces a graph: `unexpected OperatorNotAllowed...`, status 1."""
+
+    def do(options):
+        try:
+            with files.new_directory(tmp_path / "out"):
+                os.kill(os.getpid(), number)
+        except KeyboardInterrupt as error:
+            raise SystemError("<built-in function __import__> returned a result with an exception set") from error
+
+    stopping.listen()
+    assert run(lambda: program(do), ["do"]) == status
+    assert capsys.readouterr().err == "error: interrupted\n"
+    assert signals.came is None
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_an_error_that_says_what_it_is_stays_so(unheard, capsys):
+    def do(options):
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise InputError("no file x")
+
+    stopping.listen()
+    assert run(lambda: program(do), ["do"]) == 2
+    assert capsys.readouterr().err == "error: no file x\n"

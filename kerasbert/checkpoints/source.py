@@ -92,11 +92,10 @@ def check(model: str | os.PathLike) -> str:
         if (path / VECTORS).is_file():
             return "vectors"
         if any((path / name).is_file() for name in (ADAPTER, PEFT)):
-            given = (
-                "give its base (base=DIR, --base DIR), or join them" if offered("--base") else "join it with its base"
-            )
+            first = "give its base (base=DIR, --base DIR), or " if offered("--base") else ""
             raise InputError(
-                f"{path} holds an adapter alone{_of_base(path)}: {given}: kerasbert import {path} --base DIR --out RUN"
+                f"{path} holds an adapter alone{_of_base(path)}: {first}join it with its base: kerasbert import "
+                f"{path} --base DIR --out RUN"
             )
         if (path / "saved_model.pb").is_file():
             raise InputError(f"{path} is a SavedModel, for TF Serving: give the model directory that it was made of")

@@ -14,6 +14,7 @@ from kerasbert.classics import cooccurrence
 from kerasbert.data.sources import check_files, read_lines
 from kerasbert.errors import InputError, unknown
 from kerasbert.storage import files as folders
+from kerasbert.storage import steady
 from kerasbert.storage.json_view import JsonMap
 from kerasbert.text.split import splitter
 
@@ -138,9 +139,10 @@ def train_vectors(
     paths = check_files([files] if isinstance(files, str | os.PathLike) else list(files))
     split = splitter(chosen.words, chosen.lowercase)
     sentences = Sentences(paths, split, text_field=text_field, encoding=encoding)
-    counts = cooccurrence.count(sentences, chosen.min_count, chosen.most)
     train = _glove if chosen.kind == "glove" else _gensim
-    vectors = train(sentences, counts, chosen, strategy)
+    with steady.unchanged(*paths):
+        counts = cooccurrence.count(sentences, chosen.min_count, chosen.most)
+        vectors = train(sentences, counts, chosen, strategy)
     if out is not None:
         about = dataclasses.asdict(chosen) | {"ntokens": counts.tokens}
         save_vectors(vectors, out, format, about, overwrite)

@@ -25,6 +25,7 @@ from kerasbert.cli.parser import (
     task_option,
 )
 from kerasbert.errors import InputError, TextError
+from kerasbert.storage import files, steady
 from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def _predict(options: argparse.Namespace) -> int:
     from kerasbert.tasks.predict import check_task, longest
     from kerasbert.tasks.prompts import tell_prompt
 
-    model = opened(options)
+    with steady.unchanged(options.model, options.base, *options.ensemble):
+        about = _about(options) if options.out else {}
+        model = opened(options)
     check_task(model)
     longest(model, options.length)
     told = model.task.answering(answer_options_of(options))  # refused before any text is read
@@ -79,7 +82,7 @@ def _predict(options: argparse.Namespace) -> int:
     if options.submission:
         _submit(options, answer)
     elif not isinstance(asked, list):
-        _write_table(options, answer, asked)
+        _write_table(options, answer, asked, about)
     elif asked:
         answer.show(asked)
     else:
@@ -89,13 +92,13 @@ def _predict(options: argparse.Namespace) -> int:
     return answer.tell()
 
 
-def _write_table(options: argparse.Namespace, answer: "_Answers", asked: "Asked") -> None:
+def _write_table(options: argparse.Namespace, answer: "_Answers", asked: "Asked", about: Json) -> None:
     """The answers of a table, beside its columns."""
     from kerasbert.tasks.base import kind_of
 
     fields = kind_of(answer.model).answers.columns
     settings = {"out": options.out, "batch": options.batch, "name": "predict"}
-    answer.truncated = tables.write(asked, answer.batch, fields, about=_about(options), **settings)
+    answer.truncated = tables.write(asked, answer.batch, fields, about=about, **settings)
     answer.texts = asked.survey.count - asked.survey.absent
 
 
@@ -185,7 +188,6 @@ def _check_page(options: argparse.Namespace) -> None:
 def _explain(options: argparse.Namespace, model: "keras.Model", texts: Sequence[object]) -> None:
     """The page of --explain."""
     from kerasbert.cli import explanation
-    from kerasbert.storage import files
     from kerasbert.tasks.base import kind_of
     from kerasbert.tasks.explain import explained
 
@@ -323,8 +325,6 @@ class _Answers:
 
 def _about(options: argparse.Namespace) -> Json:
     """What the answers of a table depend on, beside the table."""
-    from kerasbert.storage import files
-
     names = ("length", "language", "task", "set", "prefix", "encoding", "delimiter", "columns")
     models = files.digest(options.model, options.base, *options.ensemble)
     about = {"model": models, "plugin": files.digest(*options.plugin), "version": __version__}
@@ -333,7 +333,7 @@ def _about(options: argparse.Namespace) -> Json:
 
 def _submit(options: argparse.Namespace, answer: "_Answers") -> None:
     """A test file of GLUE in, the file for its server out: an answer for every row, whatever it holds."""
-    from kerasbert.storage import files, places
+    from kerasbert.storage import places
     from kerasbert.tasks.glue_files import submission
     from kerasbert.tasks.task import find_task, read_rows
 

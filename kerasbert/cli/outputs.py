@@ -4,11 +4,12 @@ An argument that names an output is declared by `writes`. What a command reads i
 """
 
 import argparse
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 
 from kerasbert.errors import InputError, is_pipe, no_file
-from kerasbert.storage import places
+from kerasbert.storage import aside, places
 
 READ = ("FILE", "DIR", "PATH", "RUN", "MODEL/SIZE", "TEACHER", "DUMP", "ARTEFACT", "GOLDEN", "SOURCE", "X")
 Kind = str | Callable[[argparse.Namespace], str]
@@ -25,6 +26,7 @@ BEGUN = {  # kind of folder -> the file by which it is known, its name
     "records": ("manifest.json", "folder of records"),
     "plan": ("plan.json", "plan's folder"),
 }
+WITHIN = ("place", "within")  # folders that several commands may write into at once
 
 
 def writes(action: argparse.Action, kind: Kind) -> None:
@@ -52,11 +54,12 @@ def inputs(command: argparse.ArgumentParser, options: argparse.Namespace) -> Ite
                     yield name
 
 
-def check(command: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
-    """Refuse inputs and outputs; -> what is read.
+@contextlib.contextmanager
+def checked(command: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[list[str]]:
+    """Refuse inputs and outputs; -> what is read. Within it no other command writes the outputs.
 
     Raises:
-        InputError: what may not be read or is a pipe, a place where the command writes nothing.
+        InputError: what may not be read or is a pipe, a place where the command writes nothing, or which another one writes.
     """
     known, read = vars(options), list(inputs(command, options))
     for path in read:
@@ -65,12 +68,18 @@ def check(command: argparse.ArgumentParser, options: argparse.Namespace) -> list
         if os.path.exists(path) and not os.access(path, os.R_OK):
             raise InputError(f"cannot read {path}: Permission denied")
     written: dict[str, str] = {}
-    for name, kind in outputs(command).items():
-        if known.get(name) is not None and "://" not in known[name]:
-            _check(kind(options) if callable(kind) else kind, known[name], bool(known.get("overwrite")), read)
+    with contextlib.ExitStack() as claims:
+        for name, kind in outputs(command).items():
+            if known.get(name) is None or "://" in known[name]:
+                continue
+            what = kind(options) if callable(kind) else kind, known[name], bool(known.get("overwrite")), read
+            _check(*what)
             if (other := written.setdefault(os.path.realpath(known[name]), name)) != name:
                 raise InputError(f"--{other} and --{name} are both {known[name]}, expected a place for each")
-    return read
+            if what[0] not in WITHIN:
+                claims.enter_context(aside.claimed(known[name], several=what[0] == "run"))
+                _check(*what)  # who had the claim until now has left something there
+        yield read
 
 
 def _check(kind: str, path: str | os.PathLike, overwrite: bool, read: list[str]) -> None:

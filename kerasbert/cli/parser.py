@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kerasbert import __version__, light_imports, progress, provenance, registry
+from kerasbert import __version__, light_imports, progress, provenance, registry, signals
 from kerasbert.cli import help, meanings, outputs, stopping, terminal
 from kerasbert.cli.changes import changes_of
 from kerasbert.cli.given import Given
@@ -225,7 +225,7 @@ def _run(parser: Parser, options: argparse.Namespace, check: Callable[[argparse.
             chosen = Given(vars(options), getattr(options, "_flags", {}))
             check_values(command, options)
             shown = options.command if options.command in COUNTED else None
-            with places.reading(outputs.check(command, options)), progress.named(shown):
+            with outputs.checked(command, options) as read, places.reading(read), progress.named(shown):
                 named = [name for name in outputs.outputs(command) if getattr(options, name, None) is not None]
                 chosen.read(*named, *(["overwrite"] if named else []))  # places were looked at
                 status = options.function(chosen) or 0
@@ -237,7 +237,7 @@ def _run(parser: Parser, options: argparse.Namespace, check: Callable[[argparse.
             return 0
         if options.debug:
             raise
-        return _told(error, options.extra)
+        return _told(signals.cause(error), options.extra)
 
 
 def _told(error: BaseException, extra: str | None = None) -> int:

@@ -2,15 +2,17 @@
 
 import signal
 
+from kerasbert import signals
+
 
 class Stopped(KeyboardInterrupt):
     """A SIGTERM or SIGHUP came.
 
     Attributes:
-        status: int, the exit status, that of a shell for a process which the signal ended.
+        status: int, the exit status, that of a shell for a process which the signal ended. number: int, of the signal.
     """
 
-    status = 128 + signal.SIGTERM
+    status, number = 128 + signal.SIGTERM, int(signal.SIGTERM)
 
 
 def listen() -> None:
@@ -18,10 +20,18 @@ def listen() -> None:
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _stop)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
 
 
 def _stop(number: int, _: object) -> None:
     signal.signal(number, signal.SIG_DFL)  # a second one waits for nothing
     error = Stopped()
-    error.status = 128 + number
+    error.status, error.number = 128 + number, number
+    signals.came = error
     raise error
+
+
+def _interrupt(_: int, __: object) -> None:
+    signals.came = KeyboardInterrupt()
+    raise signals.came

@@ -15,6 +15,7 @@ from kerasbert.cli import terminal
 from kerasbert.cli.outputs import writes
 from kerasbert.errors import InputError
 from kerasbert.progress import Progress
+from kerasbert.storage import steady
 from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
@@ -280,7 +281,7 @@ def _keep(
         whole = True
     except (KeyboardInterrupt, InputError) as error:
         progress.clear()
-        kept = f"{done:,} of {count:,} rows are answered and kept in {journal.path}: the same command goes on"
+        kept = f"{done:,} of {count:,} rows are answered and kept in {journal.path}: {steady.goes_on(error)}"
         if isinstance(error, InputError):
             raise InputError(f"{error}. {kept}" if done else str(error)) from error
         error.args = (f"interrupted: {kept}" if done else "interrupted, nothing was answered",)
@@ -294,17 +295,10 @@ def _windows(table: Asked, batch: int) -> Iterator[list[tuple[int, Json, object]
     """Number from 0, row and text of the rows, some batches at once.
 
     Raises:
-        InputError: other rows than were counted.
+        InputError: other rows than were looked at.
     """
-    rows = ((number, row, text) for number, (_, row, text) in enumerate(table.rows))
-    seen = 0
-    for window in iter(lambda: list(itertools.islice(rows, WINDOW * batch)), []):
-        seen += len(window)
-        if seen > table.survey.count:
-            break
-        yield window
-    if seen != table.survey.count:
-        raise InputError(f"{table.rows.path} changed while it was read: give the same command again")
+    rows = ((number, row, text) for number, (_, row, text) in enumerate(table.survey.seen.again(iter(table.rows))))
+    yield from iter(lambda: list(itertools.islice(rows, WINDOW * batch)), [])
 
 
 def _batches(window: Sequence[tuple[int, object, object]], batch: int) -> Iterator[tuple[list[int], list[object]]]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.storage import remote
+from kerasbert.storage import remote, steady
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.text.base import Tokenizer
 
@@ -92,6 +92,7 @@ class Records:
         self.first = 0
         self.reused = False
         self.processes: int | None = None
+        self._verified: steady.Files | None = None
         for shard in self.shards:
             self._check_shard(shard)
 
@@ -148,6 +149,7 @@ class Records:
         Raises:
             InputError: naming the first shard that is not what was written.
         """
+        self._verified = steady.Files([self.directory])  # of an address nothing is known
         workers = READERS if remote.is_remote(self.directory) else os.cpu_count() or 1  # a bucket has latency
         with ThreadPoolExecutor(workers) as pool:  # hashlib lets go of the interpreter's lock
             for shard, found in zip(self.shards, pool.map(_sha256, map(self.path, self.shards))):
@@ -157,6 +159,27 @@ class Records:
                         f"record shard {self.path(shard)} is damaged: its sha256 is not the manifest's. {AGAIN}"
                     )
         return self
+
+    def check_read(self) -> None:
+        """Refuse what was read since `verify` where other records lie there now; where nothing does, nothing else was read.
+
+        Raises:
+            InputError: so it is.
+        """
+        if self._verified is None or not os.path.exists(os.path.join(self.directory, MANIFEST)):
+            return
+        try:
+            self._verified.check()
+        except InputError as error:
+            try:  # copied perhaps, or touched
+                same = read_manifest(self.directory) == self.manifest and self.verify()
+            except InputError:
+                same = False
+            if not same:
+                raise InputError(
+                    f"{self.directory} changed while it was trained on: what was learnt since the last checkpoint is not "
+                    "kept. With the records as they were the same command goes on"
+                ) from error
 
     def check(self, tokenizer: Tokenizer, vocabulary_size: int) -> None:
         """Refuse records that do not go with a tokenizer and a model.

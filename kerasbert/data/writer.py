@@ -26,7 +26,7 @@ from kerasbert.inputs import listed
 from kerasbert.options import configured
 from kerasbert.registry import PACKINGS
 from kerasbert.storage import files as whole
-from kerasbert.storage import remote
+from kerasbert.storage import remote, steady
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.languages import write_languages
@@ -71,6 +71,7 @@ def write_records(files: Files, tokenizer: Tokenizer, out: str | os.PathLike, co
     languages = number_corpus(files, packing, config.text_field, config.language_ids, tokenizer.languages)
     sources = find_sources(files, config.text_field, languages.pairs, encoding)
     size = sum(map(_text_size, sources))
+    read = steady.Files(source.path for source in sources)
     shards = max(1, math.ceil(size / SHARD_BYTES)) if config.shards is None else config.shards
     here = {"processes": chosen(config.processes, size)} if config.runner == "local" else {}
     config = dataclasses.replace(config, shards=shards, **here)
@@ -89,6 +90,7 @@ def write_records(files: Files, tokenizer: Tokenizer, out: str | os.PathLike, co
         writer = _shard_writer(config, tokenizer, directory, between, languages, any(units))
         job = Job(sources, tokenizer, writer, settings.get("smoothing"), units, size)
         processes = _fill(job, config, directory, plan, languages.table)
+        read.check()  # they were hashed before they were read
     records = Records(out)
     records.processes = processes
     return records

@@ -18,6 +18,7 @@ from kerasbert.retrieval.folder import VECTORS, about, check_files, damaged
 from kerasbert.retrieval.judging import Relevant
 from kerasbert.retrieval.passages import Kept, Source, mapped
 from kerasbert.retrieval.reranking import reranked
+from kerasbert.storage import steady
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
@@ -56,10 +57,11 @@ class Index:
     def __init__(
         self, path: str | os.PathLike, model: "str | os.PathLike | keras.Model | Ensemble | None" = None
     ) -> None:
-        self.path, self.about = Path(path), about(path)
-        self.told: list[str] = []
-        self.dtype, self.width = self.about["dtype"], self.about["width"]
-        self._open()
+        self.path, self.told = Path(path), list[str]()
+        with steady.unchanged(path):
+            self.about = about(path)
+            self.dtype, self.width = self.about["dtype"], self.about["width"]
+            self._open()
         model = self._found() if model is None else model
         on_disk = isinstance(model, str | os.PathLike)
         self.model = predict.as_model(model, self.about["model"]["precision"]) if on_disk else model

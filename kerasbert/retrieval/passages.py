@@ -17,6 +17,7 @@ from kerasbert.data.sources import SURROGATES, TABLES, table_rows
 from kerasbert.errors import InputError, near
 from kerasbert.retrieval.documents import Folder
 from kerasbert.retrieval.folder import TEXTS, damaged
+from kerasbert.storage import steady
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.given import listed
 
@@ -31,7 +32,7 @@ class Passage(NamedTuple):
 
 
 class Source:
-    """Texts that are read anew by each iteration, those that hold nothing to read left out.
+    """Texts that are read anew by each iteration, those that hold nothing to read left out; they must be the same each time.
 
     Args:
         given: path of a file (text a line, or a table) or of a folder (`documents.Folder`), or a list of str
@@ -66,6 +67,7 @@ class Source:
         self.default, self.keep_blank = default, keep_blank
         self.folder = self._documents()
         self.count, self.blank, self.left = 0, list[int](), list[str]()
+        self._seen = steady.Rows(self.path)
         self.digest = self._counted()
         if not self.count:
             raise InputError(f"{self.path or 'texts'} holds no text, expected at least one")
@@ -81,6 +83,7 @@ class Source:
         """Read all once; -> sha256 of what there is."""
         state, seen, id_column = hashlib.sha256(), set(), self.id_column
         for number, passage in enumerate(self._all(), 1):
+            self._seen.note(passage)
             if blank(passage.text):
                 self.blank.append(number)
                 if not self.keep_blank:
@@ -94,7 +97,7 @@ class Source:
         return state.hexdigest()
 
     def __iter__(self) -> Iterator[Passage]:
-        return (passage for passage in self._all() if self.keep_blank or not blank(passage.text))
+        return (passage for passage in self._seen.again(self._all()) if self.keep_blank or not blank(passage.text))
 
     def texts(self) -> Iterator[str]:
         """The texts alone."""
@@ -191,26 +194,25 @@ class Kept:
     """Texts that `write` has kept. Args: folder: of an index. count: int, how many there must be."""
 
     def __init__(self, folder: Path, count: int) -> None:
-        self.folder, self.path = folder, folder / TEXTS
-        self.places = mapped(folder, PLACES)
-        if not self.path.is_file():
-            raise damaged(folder, f"{TEXTS} is missing")
-        if self.places.shape != (count + 1,) or int(self.places[-1]) != os.path.getsize(self.path):
+        self.folder, self.places = folder, mapped(folder, PLACES)
+        try:  # mapped as the vectors are: a folder that is built again has another file of this name
+            self._texts = np.memmap(folder / TEXTS, np.uint8, "r")
+        except FileNotFoundError as error:
+            raise damaged(folder, f"{TEXTS} is missing") from error
+        except (OSError, ValueError) as error:  # ValueError: it is empty
+            raise damaged(folder, TEXTS) from error
+        if self.places.shape != (count + 1,) or int(self.places[-1]) != len(self._texts):
             raise damaged(folder, f"{TEXTS} and {PLACES} do not fit")
 
     def ids(self) -> Iterator[str]:
         """The ids of all texts, in their order."""
-        with open(self.path, "rb") as file:
-            for line in file:
-                yield self._passage(line).id
+        return (self[number].id for number in range(len(self.places) - 1))
 
     def __getitem__(self, number: int) -> Passage:
         start, end = (int(place) for place in self.places[number : number + 2])
         if not 0 <= start < end <= int(self.places[-1]):
             raise damaged(self.folder, PLACES)
-        with open(self.path, "rb") as file:
-            file.seek(start)
-            return self._passage(file.read(end - start))
+        return self._passage(self._texts[start:end].tobytes())
 
     def _passage(self, line: bytes) -> Passage:
         try:

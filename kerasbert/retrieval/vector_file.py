@@ -19,7 +19,7 @@ import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.retrieval import forms
-from kerasbert.storage import aside, files
+from kerasbert.storage import aside, files, steady
 
 END, MAGIC = ".partial", b"\x93NUMPY\x01\x00"
 
@@ -75,7 +75,8 @@ class VectorFile:
                 self.path.unlink()
             files.unmake(self._made)
             return
-        kept = f"{self.kept:,} of {self.count:,} vectors are kept in {self.path}: the same command goes on"
+        goes_on = "" if error is None else steady.goes_on(error)
+        kept = f"{self.kept:,} of {self.count:,} vectors are kept in {self.path}: {goes_on}"
         if isinstance(error, KeyboardInterrupt):
             error.args = (f"interrupted: {kept}",)
         elif isinstance(error, InputError):

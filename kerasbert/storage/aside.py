@@ -1,30 +1,40 @@
 """What is written beside its place until it is whole, and what a kill left of that.
 
 A file or folder NAME is written as `.NAME.TOKEN.kerasbert-new`, locked by the process that writes it: the lock ends with the
-process, however that ends. A folder that it replaces is `.NAME.TOKEN.kerasbert-old` until the new one has the name, then
-`.NAME.TOKEN.kerasbert-gone` while it is deleted. So a kill at any instant leaves the old or the new one whole under its name,
-or the old one aside, where `sweep` puts it back.
+process, however that ends. A folder that it replaces changes names with it at once; where the system cannot, that is
+`.NAME.TOKEN.kerasbert-old` until the new one has the name. It is `.NAME.TOKEN.kerasbert-gone` while it is deleted. So a kill at
+any instant leaves the old or the new one whole under its name, or the old one aside, where `sweep` puts it back.
+
+A command that will write NAME holds `.NAME.000000000000.kerasbert-claim` meanwhile, locked too, so that a second one is refused.
 """
 
 import contextlib
+import contextvars
+import ctypes
 import errno
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kerasbert.errors import InputError
+from kerasbert.within import within
 
 try:
     import fcntl
 except ImportError:  # Windows: nothing is locked, so nothing is swept
     fcntl = None
 
-NEW, OLD, GONE = "new", "old", "gone"
-ASIDE = re.compile(rf"\.(?P<name>.+)\.(?P<token>[0-9a-f]{{12}})\.kerasbert-(?P<state>{NEW}|{OLD}|{GONE})", re.DOTALL)
+NEW, OLD, GONE, CLAIM = "new", "old", "gone", "claim"
+ASIDE = re.compile(
+    rf"\.(?P<name>.+)\.(?P<token>[0-9a-f]{{12}})\.kerasbert-(?P<state>{NEW}|{OLD}|{GONE}|{CLAIM})", re.DOTALL
+)
 _CALLED: dict[str, str] = {}  # temporary folder -> what the user gave
+_claims: contextvars.ContextVar[frozenset[Path]] = contextvars.ContextVar("claims", default=frozenset())
+HERE, EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 LONGEST = 200  # bytes of a name: 255 with what is added here
 
 
@@ -82,6 +92,11 @@ class Aside:
         Raises:
             InputError: somebody else has made something of that name.
         """
+        if replace and self.new.is_dir() and _exchanged(self.new, self.path):
+            sync(self.path.parent)
+            _delete(self.new, NEW)  # the older one
+            self._unlock()
+            return
         moved = False
         try:
             if replace and self.new.is_dir():
@@ -112,6 +127,70 @@ class Aside:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
+
+
+@contextlib.contextmanager
+def claimed(path: str | os.PathLike, several: bool = False) -> Iterator[None]:
+    """Nobody else writes what has this name within; who holds a claim already may claim the same again.
+
+    Args:
+        several: bool, share it with others that do, such as a training on several machines.
+
+    Raises:
+        InputError: another command, or another thread, has it.
+    """
+    real = Path(os.path.realpath(path))
+    if fcntl is None or real in _claims.get():
+        yield
+        return
+    made, handle = list[Path](), None
+    claim = _beside(real, "0" * 12, CLAIM)
+    try:
+        with contextlib.suppress(OSError):  # what is wrong with the place is told by who writes there
+            made = make(real.parent)
+            handle = _claim(claim, path, several)
+        with within(_claims, _claims.get() | {real}):
+            yield
+    finally:
+        if handle is not None:
+            with contextlib.suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # else it is another one's too
+                claim.unlink()  # before the lock ends: the next one is of another file
+            os.close(handle)
+        unmake(made)
+
+
+def _claim(claim: Path, path: str | os.PathLike, several: bool) -> int:
+    """The descriptor of a claim's file, locked."""
+    assert fcntl is not None  # `claimed` has asked
+    while True:
+        handle = os.open(claim, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(handle, (fcntl.LOCK_SH if several else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise InputError(
+                f"{path} is being written by another command: wait for it, or choose another place"
+            ) from None
+        except OSError:  # a file system without locks
+            return handle
+        if _is(claim, handle):
+            return handle
+        os.close(handle)  # deleted meanwhile
+
+
+def make(folder: Path) -> list[Path]:
+    """Make a folder; -> it and those above that were not there, the lowest first."""
+    absent = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return absent
+
+
+def unmake(folders: Iterable[Path]) -> None:
+    """Remove what `make` made, while it is empty."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def newest(path: Path) -> Path | None:
@@ -194,7 +273,7 @@ def sweep(folder: str | os.PathLike, name: str | None = None) -> None:
         path = Path(folder, match[0])
         if match["state"] == GONE:
             _erase(path)
-        elif match["state"] == NEW:
+        elif match["state"] in (NEW, CLAIM):
             remove_left(path)
 
 
@@ -213,9 +292,20 @@ def _settle(path: Path, token: str) -> None:
         sync(path.parent)
 
 
-def _delete(old: Path) -> None:
+def _exchanged(new: Path, path: Path) -> bool:
+    """Let two folders change their names, so that whoever looks finds one of them; whether the system did."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):  # an older C library
+        return False
+    return rename(HERE, os.fsencode(new.absolute()), HERE, os.fsencode(path.absolute()), EXCHANGE) == 0
+
+
+def _delete(old: Path, state: str = OLD) -> None:
     """Delete a folder that was replaced; it is no longer one to put back once the first file is gone."""
-    gone = old.with_name(old.name.removesuffix(OLD) + GONE)
+    gone = old.with_name(old.name.removesuffix(state) + GONE)
     with contextlib.suppress(OSError):
         os.rename(old, gone)
     _erase(gone)

@@ -14,7 +14,7 @@ from typing import IO
 
 from kerasbert.errors import InputError
 from kerasbert.storage import places
-from kerasbert.storage.aside import Aside, shown, sweep, sync
+from kerasbert.storage.aside import Aside, make, shown, sweep, sync, unmake
 
 __all__ = [
     "check_free",
@@ -82,20 +82,6 @@ def kept(place: str | os.PathLike) -> Iterator[None]:
         if "the same command goes on" in said or not refused:
             raise
         raise InputError(f"{said}. What was made is kept in {place}: the same command goes on") from error
-
-
-def make(folder: Path) -> list[Path]:
-    """Make a folder; -> it and those above that were not there, the lowest first."""
-    absent = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    return absent
-
-
-def unmake(folders: Iterable[Path]) -> None:
-    """Remove what `make` made, while it is empty."""
-    with contextlib.suppress(OSError):
-        for folder in folders:
-            folder.rmdir()
 
 
 def write_atomic(path: str | os.PathLike, data: bytes | str) -> None:

@@ -15,6 +15,7 @@ from kerasbert.data import texts
 from kerasbert.data.reading import numbered_lines
 from kerasbert.data.sources import SURROGATES, TABLES, check_files, file_format
 from kerasbert.errors import InputError
+from kerasbert.storage import steady
 from kerasbert.storage.places import KEPT, PAGE
 from kerasbert.tasks import fasttext, word_rows
 from kerasbert.tasks.base import Task
@@ -141,11 +142,13 @@ class Survey:
 
     Args:
         count: int, rows. absent: int, those without text. columns: of all rows, in the order in which they come.
+        seen: the rows, which must be the same whenever they are read again.
     """
 
     count: int
     absent: int
     columns: tuple[str, ...]
+    seen: steady.Rows
 
 
 def check_kind(kind: str, fields: Sequence[str], out: str) -> None:
@@ -168,7 +171,10 @@ def survey(rows: texts.Texts, kind: str) -> Survey:
     count = absent = 0
     columns: dict[str, None] = {}
     ids: dict[str, int] = {}
-    for count, (_, row, text) in enumerate(rows, 1):
+    seen = steady.Rows(rows.path)
+    for count, each in enumerate(rows, 1):
+        seen.note(each)
+        _, row, text = each
         absent += blank(text)
         columns.update(dict.fromkeys(row))
         if kind == BY_ID:
@@ -177,7 +183,7 @@ def survey(rows: texts.Texts, kind: str) -> Survey:
             check_cells(count, (cell(value) for value in row.values()))
     if kind == "tsv":
         check_cells(0, columns)
-    return Survey(count, absent, tuple(columns))
+    return Survey(count, absent, tuple(columns), seen)
 
 
 def _check_id(row: Mapping[str, object], number: int, ids: dict[str, int]) -> None:

@@ -17,7 +17,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers.encoder import Encoder
 from kerasbert.options import checked
 from kerasbert.registry import Family
-from kerasbert.storage import files
+from kerasbert.storage import files, steady
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import early_checks
 from kerasbert.tasks.adapted_models import encoder_of, in_bfloat16, load_on
@@ -175,14 +175,15 @@ def load(
     if base is not None:
         return load_on(directory, base)
     path = source.directory(directory)
-    encoder, info = checkpoints.load_encoder(path)
-    if task is not None:
-        model = with_heads(encoder, directory, task)
-    elif (declared := task_of(info)) is None:
-        return encoder
-    else:
-        model = _headed(path, encoder, declared)
-        _take(model, path)
+    with steady.unchanged(path):
+        encoder, info = checkpoints.load_encoder(path)
+        if task is not None:
+            model = with_heads(encoder, directory, task)
+        elif (declared := task_of(info)) is None:
+            return encoder
+        else:
+            model = _headed(path, encoder, declared)
+            _take(model, path)
     model.directory = directory  # where run.json tells which rows were held out
     return model
 

@@ -66,6 +66,13 @@ class Feed:
         """Where in the data update `step` reads, as json: what a checkpoint holds of it."""
         return step
 
+    def check_read(self) -> None:
+        """Before a checkpoint is kept: refuse files that others took the place of while they were read.
+
+        Raises:
+            InputError: naming them.
+        """
+
 
 class RecordsFeed(Feed):
     """Records, one set for each phase.
@@ -114,6 +121,10 @@ class RecordsFeed(Feed):
             for place, example in zip(places, examples)
         ]
         return {name: value.numpy() for name, value in self._prepare(step)(features).items()}, origins
+
+    def check_read(self) -> None:
+        for held in self.records:
+            held.check_read()
 
     def position(self, step: int) -> list[int]:
         return [phase_at(self.phases, step)[0], stream_step(self.phases, step)]

@@ -22,7 +22,7 @@ from kerasbert.layers.naming import names
 from kerasbert.lazy import Module
 from kerasbert.objectives.base import Objective
 from kerasbert.options import configured
-from kerasbert.storage import files
+from kerasbert.storage import files, steady
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import encode_texts
@@ -97,6 +97,7 @@ class FineTuning(Job):
         self.config = config = resolved(config, self.strategy, model)
         self.given, self.start = model, initial_encoder.named(model) if isinstance(model, str | os.PathLike) else ""
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
+        self.begins = steady.Files([self.source])  # it is read in parts, the texts are tokenized between them
         self.before, family = held_task(self.source, task.how)
         self.graph = None if config.graph is None else knowledge.graph_of(config.graph)
         family = family if self.graph is None else registry.with_tree(family)
@@ -222,6 +223,7 @@ class FineTuning(Job):
                 given = {weight.path.partition(f"{head}/")[2]: weight for weight in given.weights}
             for name, value in given.items():
                 own[f"heads/{head}/{name}"].assign(value)
+        self.begins.check()
         return program
 
     @property

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kerasbert import progress
+from kerasbert import progress, signals
 
 if TYPE_CHECKING:
     from kerasbert.training.trainer import Trainer
@@ -62,7 +62,15 @@ def listen() -> None:
     """In a command that trains: the signals end it at once while it is being set up and when it has trained."""
     progress.lasting = True
     for number in heeded():
-        signal.signal(number, lambda number, _: leave(number))
+        signal.signal(number, _leave)
+
+
+def _leave(number: int, _: object) -> None:
+    """What is raised may be lost within a library's callback: the trainer asks whether a signal came (`noted`)."""
+    error = KeyboardInterrupt(f"interrupted: {saved}")
+    vars(error).update(number=number, status=130 if number == signal.SIGINT else INTERRUPTED)
+    signals.came = error
+    leave(number)
 
 
 def heeded() -> list[int]:
@@ -73,7 +81,8 @@ def heeded() -> list[int]:
 
 @contextlib.contextmanager
 def noted(trainer: "Trainer") -> Iterator[None]:
-    """A first signal is noted in `trainer.interrupted`; a second Ctrl-C leaves at once.
+    """A first signal is noted in `trainer.interrupted`, also one that came while the training was set up and was lost there; a
+    second Ctrl-C leaves at once.
 
     Outside of the main thread signals are left alone.
     """
@@ -86,6 +95,8 @@ def noted(trainer: "Trainer") -> Iterator[None]:
             # in a command the system's own handler, which waits for nothing; in a notebook an exception
             signal.signal(signal.SIGINT, signal.SIG_DFL if progress.lasting else signal.default_int_handler)
 
+    if (lost := signals.taken()) is not None:
+        trainer.interrupted = getattr(lost, "number", signal.SIGINT)
     try:
         old = {number: signal.signal(number, note) for number in heeded()}
     except ValueError:

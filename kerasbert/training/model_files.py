@@ -8,14 +8,14 @@ from pathlib import Path
 
 import keras
 
-from kerasbert import checkpoints
+from kerasbert import checkpoints, text
 from kerasbert.checkpoints import ModelParts
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
 from kerasbert.storage import files, folders
 from kerasbert.storage.remote import is_remote
 from kerasbert.text import knowledge
-from kerasbert.training.runs import Run, say
+from kerasbert.training.runs import Run, another_run, say
 
 
 def write(run: Run, parts: ModelParts) -> None:
@@ -51,13 +51,34 @@ def _write(run: Run, parts: ModelParts) -> None:
 
 
 def begin(run: Run, parts: ModelParts) -> None:
-    """Put model.json and the tokenizer into a local run's directory before the first update: a checkpoint is a model then."""
+    """Put model.json and the tokenizer into a local run's directory before the first update: a checkpoint is a model then.
+
+    Raises:
+        InputError: the run goes on, and the model that it begins from has another tokenizer or other settings by now.
+    """
     directory = Path(run.directory)
-    if is_remote(run.directory) or (directory / "model.json").exists():
+    if is_remote(run.directory):
+        return
+    if (directory / "model.json").exists():
+        _check_begun(directory, parts)
         return
     if parts.tokenizer is not None:
         knowledge.save(parts.tokenizer, directory / "tokenizer")
     files.write_json(directory / "model.json", parts.to_json())
+
+
+def _check_begun(directory: Path, parts: ModelParts) -> None:
+    """Refuse a run that was begun with another tokenizer or another network, which the hash of the weights does not tell."""
+    held = text.held_tokenizer(directory)
+    differ = []
+    if held is not None and parts.tokenizer is not None and held.digest() != parts.tokenizer.digest():
+        differ.append(
+            f"the tokenizer is {held.digest()[:12]} there, {parts.tokenizer.digest()[:12]} of what it begins from"
+        )
+    if checkpoints.read_model_json(directory).spec != parts.encoder.spec:
+        differ.append("the settings of the network are others")
+    if differ:
+        raise another_run(directory, differ)
 
 
 def load_heads(directory: str | os.PathLike, heads: Mapping[str, keras.layers.Layer]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kerasbert.errors import InputError
+from kerasbert.storage import steady
 from kerasbert.storage.json_view import JsonMap
 from kerasbert.tasks import labels, tables
 from kerasbert.tasks.rows import RowText
@@ -97,15 +98,16 @@ def split(
     test = sources.pop("test", None)
     old = begun["settings"].get("data") if begun else None
     old = old if isinstance(old, dict) else {}
-    digests = {name: tables.digest(source) for name, source in sources.items()}
-    begun = begun if begun and old == digests else None
-    if begun:
-        task = task.how.continued(task, begun["settings"].get("task") or {})
-    before = runs.description_of(start) if isinstance(start, str | os.PathLike) else None
-    with tables.reading_of(before, *sources.values()):
-        if "train" in sources:
-            task = labels.as_head(find_labels(task, sources["train"]), order)
-        train, judge, numbers, lines = _read(task, sources, digests, begun, start, dev)
+    with steady.unchanged(*sources.values()):
+        digests = {name: tables.digest(source) for name, source in sources.items()}
+        begun = begun if begun and old == digests else None
+        if begun:
+            task = task.how.continued(task, begun["settings"].get("task") or {})
+        before = runs.description_of(start) if isinstance(start, str | os.PathLike) else None
+        with tables.reading_of(before, *sources.values()):
+            if "train" in sources:
+                task = labels.as_head(find_labels(task, sources["train"]), order)
+            train, judge, numbers, lines = _read(task, sources, digests, begun, start, dev)
     if numbers is not None and test is not None:
         lines[-1] += f"; {test} is not used"
     if judge is not None and train is not None:

@@ -283,6 +283,7 @@ class Trainer:
         if step == self.saved or not self.chief:
             return
         self.checkpoints.wait()  # before the copies: at most one set of them is in memory
+        self.feed.check_read()
         state = {"scale": None, "evaluation": getattr(self.evaluate, "state", None), "stopped": self.stopped}
         if self.core.scale is not None:
             state["scale"] = [number(self.core.scale), int(number(self.core.good_steps))]

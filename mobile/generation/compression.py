@@ -64,7 +64,7 @@ def compress(model: "keras.Model", name: str, quantize: str, out: Path, config: 
     agreement.check(report, config.min_agreement)
     given = config.texts is not None or config.data is not None
     known = cases if given else made_up(model, False, sources[-1], COMPARED)
-    report |= written(out, blob, config.golden, known)
+    report |= written(out, blob, config.golden, known, config.overwrite)
     return report | {"seconds": round(time.perf_counter() - started, 1)}
 
 

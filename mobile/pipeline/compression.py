@@ -99,7 +99,7 @@ def compress(
         verdict.check(report, getattr(model, "task", None), config.min_agreement, config.max_drop)
     given = config.texts is not None or config.data is not None
     known = cases.texts if given else made_up(model, is_pair(model), cases.sizes[-1])  # no row leaves unasked
-    report |= written(out, blob, config.golden, known)
+    report |= written(out, blob, config.golden, known, config.overwrite)
     return report | {"seconds": round(time.perf_counter() - started, 1)}
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from kerasbert.errors import InputError
 from kerasbert.mobile import golden
 from kerasbert.mobile.cli import main
 from tests.mobile.conftest import TEXTS
@@ -136,3 +137,13 @@ def test_compress_writes_it_and_a_plan_does_not(run, tmp_path, capsys):
 def test_what_no_golden_file_holds():
     """A caller's bytes are text in it, and a kind's parts are tuples again when they are replayed."""
     assert golden._input(golden._plain([b"a\xff", ("b", [b"c"])])) == ("a\ufffd", ("b", ("c",)))
+
+
+def test_a_file_that_somebody_made_meanwhile_is_kept(float_file, tmp_path):
+    """Of two Python programs that compressed to one place the later one replaced the other's file."""
+    blob, out = float_file[0].read_bytes(), tmp_path / "x.tflite"
+    golden.written(out, blob, None, ())
+    with pytest.raises(InputError, match="x.tflite exists already. Choose another place or pass --overwrite"):
+        golden.written(out, b"", None, ())
+    assert out.read_bytes() == blob
+    golden.written(out, blob, None, (), overwrite=True)

@@ -303,15 +303,6 @@ def test_vectors_of_a_file(model, tmp_path, capsys):
         assert main(["encode", str(model), *arguments]) == 2
 
 
-def test_a_file_that_grows_meanwhile_is_told(model, tmp_path):
-    file = tmp_path / "texts.txt"
-    file.write_text("the cat\nthe dog\n")
-    source = Source(file)
-    file.write_text("the cat\n")
-    with pytest.raises(InputError, match="2 texts were counted and 1 read: the file changes"):
-        building.build(model, source, tmp_path / "index")
-
-
 def test_a_list_is_checked():
     with pytest.raises(InputError, match="text 1 is a int, expected str"):
         Source(["a", 3])

@@ -6,11 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 import kerasbert as kb
-from kerasbert import children, progress
+from kerasbert import children, progress, signals
 from kerasbert.storage import folders
 from kerasbert.training import interruption
 from kerasbert.training.checkpoints import Checkpoints
@@ -180,3 +181,14 @@ def test_ctrl_c_in_the_shell(folder, data, early, said):
     if not early:
         step = Checkpoints(out).latest().step
         assert last == f"error: interrupted: saved step {step}; the same command goes on from there"
+
+
+def test_a_signal_that_was_lost_while_the_training_was_set_up(monkeypatch):
+    """A library's callback swallowed what the handler raised, and the training went on to its end."""
+    monkeypatch.setattr(signals, "came", None)
+    monkeypatch.setattr(interruption, "leave", lambda number: None)
+    interruption._leave(signal.SIGTERM, None)
+    trainer = SimpleNamespace(interrupted=None)
+    with interruption.noted(trainer):
+        assert trainer.interrupted == signal.SIGTERM
+    assert signals.came is None
