@@ -23,9 +23,11 @@ def program(do):
 
 
 @pytest.fixture
-def unheard():
+def unheard(monkeypatch):
     """The system's handlers, as a command finds them."""
+    monkeypatch.setattr(signals, "came", None)
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -81,7 +83,6 @@ def test_a_signal_within_a_library_is_no_fault_of_ours(tmp_path, unheard, capsys
     assert run(lambda: program(do), ["do"]) == status
     assert capsys.readouterr().err == "error: interrupted\n"
     assert signals.came is None
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def test_an_error_that_says_what_it_is_stays_so(unheard, capsys):
