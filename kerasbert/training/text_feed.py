@@ -58,8 +58,9 @@ class Texts(Feed):
     def open_shapes(self) -> list[dict[str, tuple[int | None, ...]]]:
         epoch = itertools.islice(self.arrays(0), self.epoch)  # of the first epoch: the same where a run goes on
         shapes: dict[str, tuple[int | None, ...]] = {name: x.shape for name, x in next(epoch).items()}
-        varying = {name for name in ("token_ids", f"{FIRST}token_ids") if name in shapes}
-        for arrays in epoch:
+        lengths = {"token_ids": self.arguments["lengths"], f"{FIRST}token_ids": self.arguments["first"]}
+        varying = {name for name, known in lengths.items() if name in shapes and len(known) != 1}
+        for arrays in epoch if varying else ():
             if any(len(shapes[name]) != x.ndim for name, x in arrays.items()):
                 return []
             pairs = {name: zip(shapes[name], x.shape, strict=True) for name, x in arrays.items()}
