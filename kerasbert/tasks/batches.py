@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,27 @@ from kerasbert.text import Tokenizer
 
 LENGTH_STEP = 16
 FIRST = "first/"  # before the names of the first rows' arrays, where these are padded to lengths of their own
+
+
+class Lengths(NamedTuple):
+    """What the rows of training batches are padded to (`tasks.length_buckets`).
+
+    Args:
+        every: int, ascending; None for multiples of LENGTH_STEP.
+        first: int, ascending, those of the first row of each text: its inputs are named FIRST + name, and those of the other
+            rows as ever. Empty: as the others, in one array with them.
+    """
+
+    every: Sequence[int] | None = None
+    first: Sequence[int] = ()
+
+    @property
+    def shapes(self) -> int:
+        """How many shapes batches of these lengths have."""
+        return len(self.every or ()) * max(1, len(self.first))
+
+
+MULTIPLES = Lengths()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,8 +222,7 @@ def training_batches(
     seed: int,
     start: int = 0,
     task: Task | None = None,
-    lengths: Sequence[int] = (),
-    first: Sequence[int] = (),
+    lengths: Lengths = MULTIPLES,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Endless batches from update `start` on, of exactly `batch` rows, or of `batch` texts with k rows each.
 
@@ -211,20 +231,18 @@ def training_batches(
 
     Args:
         targets: of the texts, as the task's kind has scaled them. task: by default a classification.
-        lengths: int, ascending, those that batches are padded to; by default multiples of LENGTH_STEP.
-        first: int, ascending, those that the first row of each text is padded to: their inputs are named FIRST + name, and those
-            of the other rows as ever. Empty: as the others, in one array with them.
+        lengths: what rows are padded to.
     """
     kind = find("classification") if task is None else task.how
     rows_each = encoded.units(kind.together).shape[1]
     for indices in _training_rows(encoded, batch, seed, start, kind.together):
         units = indices.reshape(-1, rows_each)
-        if first:
-            own = encoded.arrays(units[:, 0], longest, batch, first)
-            arrays = encoded.arrays(units[:, 1:].ravel(), longest, batch * (rows_each - 1), lengths)
+        if lengths.first:
+            own = encoded.arrays(units[:, 0], longest, batch, lengths.first)
+            arrays = encoded.arrays(units[:, 1:].ravel(), longest, batch * (rows_each - 1), lengths.every or ())
             arrays |= {FIRST + name: x for name, x in own.items()}
         else:
-            arrays = encoded.arrays(indices, longest, batch * rows_each, lengths)
+            arrays = encoded.arrays(indices, longest, batch * rows_each, lengths.every or ())
         rows, owners = [encoded.rows[i] for i in indices], encoded.owners[indices]
         # of an array all at once: one by one costs a sixth of the batch
         wanted = list(targets[owners]) if isinstance(targets, np.ndarray) else [targets[i] for i in owners]

@@ -25,7 +25,7 @@ from kerasbert.options import configured
 from kerasbert.storage import files, steady
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import predict
-from kerasbert.tasks.batches import encode_texts
+from kerasbert.tasks.batches import Lengths, encode_texts
 from kerasbert.tasks.load import held_task, task_of
 from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.tables import Data
@@ -43,7 +43,7 @@ from kerasbert.training.runs import DataPlaces, Run, check_place, run_in
 from kerasbert.training.splits import split
 from kerasbert.training.strategy import on_one_machine
 from kerasbert.training.strategy import strategy as find_strategy
-from kerasbert.training.text_feed import Lengths, Texts, lengths_for
+from kerasbert.training.text_feed import Texts, lengths_for
 
 few_shot = Module("kerasbert.training.few_shot")  # which calls `finetune`
 NO_HEAD = "the model has no head {}, which pretraining learns: a new one starts at random"
@@ -205,7 +205,7 @@ class FineTuning(Job):
         """
         if self.old is not None:
             kept = self.old["settings"]
-            return kept["lengths"] and tuple(kept["lengths"]), tuple(kept.get("first_lengths", ()))
+            return Lengths(kept["lengths"] and tuple(kept["lengths"]), tuple(kept.get("first_lengths", ())))
         return lengths_for(self.train, self.task, self.config, self.encoder, self.longest, self.strategy)
 
     def program(self) -> TaskObjective:
@@ -254,11 +254,11 @@ class FineTuning(Job):
             "task": dataclasses.replace(self.task, length=None).to_json(),
             "data": self.split.digests,
             "length": self.longest,
-            "lengths": self.lengths[0],
+            "lengths": self.lengths.every,
             "patience": config.patience,
             "changes": self.changes,
         }
-        about |= {"first_lengths": self.lengths[1]} if self.lengths[1] else {}
+        about |= {"first_lengths": self.lengths.first} if self.lengths.first else {}
         about |= {"reading": self.reading} if self.reading else {}
         about |= {"pooler": "new"} if self.new_pooler else {}
         if origin := self.origin:

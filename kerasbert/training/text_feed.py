@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers.encoder import Encoder
-from kerasbert.tasks.batches import FIRST, LENGTH_STEP, Encoded, training_batches
+from kerasbert.tasks.batches import FIRST, LENGTH_STEP, MULTIPLES, Encoded, Lengths, training_batches
 from kerasbert.tasks.length_buckets import halved, parted
 from kerasbert.tasks.tables import Source
 from kerasbert.tasks.task import Task
@@ -18,10 +18,6 @@ from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.step import distribute
 from kerasbert.training.trainer import fuses
-
-Lengths = tuple[tuple[int, ...] | None, tuple[int, ...]]
-"""What rows are padded to, None for multiples of LENGTH_STEP; and a text's first row where it is padded by itself
-(`tasks.length_buckets.parted`)."""
 
 
 class Texts(Feed):
@@ -36,14 +32,13 @@ class Texts(Feed):
         longest: int,
         devices: tf.distribute.Strategy,
         path: Source,
-        lengths: Lengths = (None, ()),
+        lengths: Lengths = MULTIPLES,
     ) -> None:
         self.encoded, self.devices, self.path = encoded, devices, path
         self.targets = task.how.scaled(task, targets)
-        every, first = lengths
-        self.shapes = count(lengths) if every else encoded.shapes() * max(1, len(first))
+        self.shapes = lengths.shapes or encoded.shapes() * max(1, len(lengths.first))
         self.arguments: dict[str, Any] = {"batch": config.batch, "longest": longest, "seed": config.seed}
-        self.arguments |= {"task": task, "lengths": every or (), "first": first}
+        self.arguments |= {"task": task, "lengths": lengths}
         units, self.rows_each = encoded.units(task.how.together).shape
         self.epoch, mean = -(-units // config.batch), sum(row.length for row in encoded.rows) / units
         self.parts = [Part(config.updates, config.batch, config.accumulate, tokens=config.batch * mean)]
@@ -58,7 +53,8 @@ class Texts(Feed):
     def open_shapes(self) -> list[dict[str, tuple[int | None, ...]]]:
         epoch = itertools.islice(self.arrays(0), self.epoch)  # of the first epoch: the same where a run goes on
         shapes: dict[str, tuple[int | None, ...]] = {name: x.shape for name, x in next(epoch).items()}
-        lengths = {"token_ids": self.arguments["lengths"], f"{FIRST}token_ids": self.arguments["first"]}
+        every, first = self.arguments["lengths"]
+        lengths = {"token_ids": every or (), f"{FIRST}token_ids": first}
         varying = {name for name, known in lengths.items() if name in shapes and len(known) != 1}
         for arrays in epoch if varying else ():
             if any(len(shapes[name]) != x.ndim for name, x in arrays.items()):
@@ -77,11 +73,6 @@ class Texts(Feed):
         return arrays, [(str(self.path), int(self.encoded.owners[row]) if row >= 0 else -1) for row in first]
 
 
-def count(lengths: Lengths) -> int:
-    """How many shapes batches of these lengths have."""
-    return len(lengths[0] or ()) * max(1, len(lengths[1]))
-
-
 def lengths_for(
     encoded: Encoded, task: Task, config: FinetuneConfig, encoder: Encoder, longest: int, strategy: str
 ) -> Lengths:
@@ -94,9 +85,9 @@ def lengths_for(
     if config.way is not None:  # what perturbs a batch takes all of its rows at once
         tokens = tokens.max(axis=1, keepdims=True).repeat(tokens.shape[1], axis=1)
     if not strategy.startswith("cpu"):
-        return None, halved(tokens, LENGTH_STEP)
+        return Lengths(None, halved(tokens, LENGTH_STEP))
     weights, rows = encoder.count_params(), config.batch * config.updates / len(tokens)
     choose = functools.partial(parted, tokens, rows=rows, weights=weights, most=longest)
     # one graph takes all lengths where nothing is compiled for each
-    found, one = choose(), getattr(encoder, "open_lengths", False)
-    return choose(graph=0.0) if one and not fuses(config, weights, count(found)) else found
+    found, one = Lengths(*choose()), getattr(encoder, "open_lengths", False)
+    return Lengths(*choose(graph=0.0)) if one and not fuses(config, weights, found.shapes) else found

@@ -8,7 +8,7 @@ import pytest
 from kerasbert import inputs, registry
 from kerasbert.tasks import batches
 from kerasbert.tasks.base import find
-from kerasbert.tasks.batches import Encoded, epoch_order, ordered_batches, training_batches
+from kerasbert.tasks.batches import Encoded, Lengths, epoch_order, ordered_batches, training_batches
 
 
 def encoded(lengths, owners=None, kind="classification"):
@@ -77,7 +77,7 @@ def test_first_rows_may_have_a_length_of_their_own():
     settings = {"batch": 4, "longest": 12, "seed": 0, "task": task}
     one, apart = (
         next(training_batches(rows, np.ones(2, "float32"), **settings, **how))
-        for how in ({"lengths": [9]}, {"lengths": [9], "first": [4]})
+        for how in ({"lengths": Lengths([9])}, {"lengths": Lengths([9], [4])})
     )
     assert one["token_ids"].shape == (12, 9)
     assert apart[f"{batches.FIRST}token_ids"].shape == (4, 4)

@@ -10,7 +10,7 @@ import tensorflow as tf
 import kerasbert as kb
 from kerasbert import registry
 from kerasbert.checkpoints.safetensors import Safetensors
-from kerasbert.tasks.batches import training_batches
+from kerasbert.tasks.batches import Lengths, training_batches
 from kerasbert.testing.battery import Subject
 from kerasbert.testing.case import Case
 from kerasbert.testing.halves import Halves
@@ -30,7 +30,7 @@ def batches(case, count=4):
     encoded, targets = _encoded(case, count)
     longest = max(row.length for row in encoded.rows)
     about = {"batch": count, "longest": longest + 8, "seed": 0, "task": case.task}
-    made = [next(training_batches(encoded, targets, lengths=(longest + more,), **about)) for more in (4, 8)]
+    made = [next(training_batches(encoded, targets, lengths=Lengths((longest + more,)), **about)) for more in (4, 8)]
     shapes = {
         name: tuple(a if a == b else None for a, b in zip(x.shape, made[1][name].shape)) for name, x in made[0].items()
     }

@@ -17,7 +17,7 @@ def run(settings: dict) -> dict:
     import keras
 
     import kerasbert as kb
-    from kerasbert.tasks.batches import encode_texts, training_batches
+    from kerasbert.tasks.batches import Lengths, encode_texts, training_batches
     from kerasbert.tasks.model import TaskObjective
     from kerasbert.tasks.task import find_task
     from kerasbert.training.config import TrainConfig
@@ -52,7 +52,8 @@ def run(settings: dict) -> dict:
     scored = [(one, texts[15 + i]) for i, one in enumerate(anchors)]
     encoded = encode_texts(tokenizer, several if ranked else scored, 16, kind=task.how)
     targets = np.arange(15, dtype="float32") % 4 / 3
-    padded = {"longest": 16, "lengths": [16], **settings.get("padded", {})}
+    padded = {"longest": 16, **settings.get("padded", {})}
+    padded["lengths"] = Lengths([16], padded.pop("first", ()))
     batches = training_batches(encoded, targets, batch=8, seed=0, task=task, **padded)
     found, gathered, update = {}, [], core.update
     core.update = lambda gradients, norm: (gathered.append(gradients), update(gradients, norm))
