@@ -195,6 +195,12 @@ class VectorKind(Kind):
     def decode(self, parts: Parts, rows: Sequence[Row], outputs: Outputs, labels: Sequence[str]) -> Vector:
         return Vector([float(value) for value in outputs[0]], rows[0].truncated)
 
+    def compare(self, queries: Outputs, texts: Outputs) -> np.ndarray:
+        """How near outputs of texts are to those of queries, the larger the nearer: float64 [queries, texts], here cosines."""
+        vectors = [np.asarray(each, "float64") for each in (queries, texts)]
+        units = [each / np.maximum(np.linalg.norm(each, axis=-1, keepdims=True), 1e-12) for each in vectors]
+        return units[0] @ units[1].T
+
     def agreement(
         self,
         expected: Outputs,

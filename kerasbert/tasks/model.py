@@ -243,8 +243,12 @@ class TaskObjective(Objective):
             one = self.read(first, training)[1]
         with random.among(ops.reshape(rows[:, 1:], (-1,))):
             other = self.read(others, training)[1]
-        every = ops.concatenate([ops.expand_dims(one, 1), ops.reshape(other, (texts, -1, *one.shape[1:]))], axis=1)
-        return ops.reshape(every, (-1, *one.shape[1:]))
+        if self.kind.per_token:
+            one, other = _as_long(one, other)
+        sizes = ops.shape(one)[1:]
+        other = ops.reshape(other, (texts, rows.shape[1] - 1, *sizes))
+        every = ops.concatenate([ops.expand_dims(one, 1), other], axis=1)
+        return ops.reshape(every, (batch["row"].shape[0], *sizes))
 
     def sums(self, batch: Mapping[str, Tensor], outputs: Mapping[str, Tensor], logits: Tensor) -> dict[str, Tensor]:
         """The task's losses of a pass, as `losses` gives them."""
@@ -254,6 +258,12 @@ class TaskObjective(Objective):
         x, labels = outputs["sequence"][:, :-1], batch["token_ids"][:, 1:]
         nats, right = token_sums(self.model.network, x, labels, followed(batch))
         return sums | {"lm": nats, "lm/accuracy": right}
+
+
+def _as_long(one: Tensor, other: Tensor) -> list[Tensor]:
+    """What is said of tokens, with zeros behind the shorter: [B, S, L], [C, T, L] -> [B, U, L], [C, U, L]."""
+    longest = ops.maximum(ops.shape(one)[1], ops.shape(other)[1])
+    return [ops.pad(each, [[0, 0], [0, longest - ops.shape(each)[1]], [0, 0]]) for each in (one, other)]
 
 
 def followed(batch: Mapping[str, Tensor]) -> Tensor:

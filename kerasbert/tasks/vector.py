@@ -190,7 +190,7 @@ class Vector(TaskKind):
     def outputs(self, task: Task, logits: Tensor) -> dict[str, Tensor]:
         vectors = ops.cast(logits, "float32")
         vectors = unit(vectors) if self.options["normalize"] else vectors
-        return {"vector": vectors[:, : self.options["dimensions"]] if self.options["dimensions"] else vectors}
+        return {self.answers.output: vectors[..., : self.options["dimensions"] or None]}
 
     def trained(self, model: "TaskModel", outputs: Tensor, inputs: Tensor, training: bool = False) -> Tensor:
         """Vectors [B, H]; with `depths` [B, 1 + n, H], of the last layer and of these."""
@@ -212,7 +212,7 @@ class Vector(TaskKind):
     def metrics(self, task: Task, outputs: Tensor, targets: Targets, encoded: Any = None) -> dict[str, float]:
         if not self.loss.ranked:
             return _correlations(_cosines(outputs, encoded), targets.astype("float64"))
-        return {"recall": float(np.mean(_above(outputs, encoded) == 0))}
+        return {"recall": float(np.mean(_above(self.answers, outputs, encoded) == 0))}
 
     def judged(self, task: Task, outputs: Tensor, targets: Targets, encoded: "Encoded") -> Judged:
         if not self.loss.ranked:
@@ -225,7 +225,7 @@ class Vector(TaskKind):
 
             picture = scatter("Cosines beside scores", wanted, cosine)
             return Judged(sampled, answer.__getitem__, np.abs(cosine - wanted), graded=True, picture=picture)
-        above = _above(outputs, encoded)
+        above = _above(self.answers, outputs, encoded)
         bars = {f"among the {k} nearest" if k > 1 else "the nearest": float(np.mean(above < k)) for k in (1, 2, 5, 10)}
         picture = {"title": "The positive is", "bars": bars}
         return Judged(
@@ -249,7 +249,7 @@ class Vector(TaskKind):
     # Export, in the graph
 
     def device(self, outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Tensor:
-        if (own := _own(outputs)) is not None:
+        if (own := self._own(outputs)) is not None:
             return own
         mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
         return ops.sum(ops.cast(outputs["sequence"], "float32") * mask, axis=1) / ops.sum(mask, axis=1)
@@ -257,11 +257,15 @@ class Vector(TaskKind):
     def exported(
         self, model: "keras.Model", outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        if (own := _own(outputs)) is not None:
-            return {"vector": own}
+        if (own := self._own(outputs)) is not None:
+            return {self.answers.output: own}
         return {
             "vector": reading.readout(outputs["sequence"], inputs["padding_mask"], "mean")
         }  # finite without a token too
+
+    def _own(self, outputs: Mapping[str, Tensor]) -> Tensor:
+        """What a model of vectors gives, or an encoder that learned one of a text; None of any other."""
+        return outputs.get(self.answers.output, outputs.get("text_vector"))
 
     def pipeline_tag(self, task: Task) -> str:
         return "sentence-similarity"
@@ -301,22 +305,22 @@ def _correlations(cosine: np.ndarray, scores: Tensor) -> dict[str, float]:
     return {"spearman": metrics.spearman(cosine, scores), "pearson": metrics.pearson(cosine, scores)}
 
 
-def _above(outputs: np.ndarray, encoded: "Encoded") -> np.ndarray:
+def _above(kind: VectorKind, outputs: np.ndarray | Sequence[np.ndarray], encoded: "Encoded") -> np.ndarray:
     """How many texts that are no anchors are nearer to each anchor than its own positive: int [n]."""
-    vectors, first = outputs.astype("float64"), np.array([at.start for at in encoded.of()])
-    units = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    candidates = units[np.setdiff1d(np.arange(len(units)), first)]
-    above = [np.zeros(0, int)]
+    first = np.array([at.start for at in encoded.of()])
+    others = np.setdiff1d(np.arange(len(outputs)), first)
+    anchors, candidates = (_of(outputs, numbers) for numbers in (first, others))
+    mine, above = np.searchsorted(others, first + 1), [np.zeros(0, int)]
     for i in range(0, len(first), 256):
-        scores = units[first[i : i + 256]] @ candidates.T
-        own = (units[first[i : i + 256]] * units[first[i : i + 256] + 1]).sum(-1, keepdims=True)
+        scores = kind.compare(anchors[i : i + 256], candidates)
+        own = np.take_along_axis(scores, mine[i : i + 256, None], axis=1)
         above.append((scores > own + 1e-12).sum(-1))
     return np.concatenate(above)
 
 
-def _own(outputs: Mapping[str, Tensor]) -> Tensor:
-    """What a model of vectors gives, or an encoder that learned one of a text; None of any other."""
-    return outputs.get("vector", outputs.get("text_vector"))
+def _of(outputs: np.ndarray | Sequence[np.ndarray], rows: np.ndarray) -> np.ndarray | list[np.ndarray]:
+    """Those rows of outputs, which are an array, or a list where rows have different shapes."""
+    return outputs[rows].astype("float64") if isinstance(outputs, np.ndarray) else [outputs[i] for i in rows]
 
 
 TOLD = {

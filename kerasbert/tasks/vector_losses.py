@@ -171,14 +171,19 @@ def _ranking(vectors: Tensor, batch: Mapping[str, Tensor], options: Any) -> Sums
     Where the positive is the text itself, under another dropout, it is SimCSE (Gao et al., 2021, section 3).
     A text that equals the anchor or its positive, and a positive of an equal anchor, is no negative.
     """
-    inputs, _, hidden = vectors.shape
-    vectors, weight = unit(vectors), batch["label_weight"]
-    others = ops.reshape(
-        ops.transpose(vectors[:, 1:], (1, 0, 2)), (-1, hidden)
-    )  # all positives, all first negatives, ...
-    scores = ops.matmul(vectors[:, 0], ops.transpose(others)) * options["scale"]
+    vectors, hidden = unit(vectors), vectors.shape[-1]
+    others = ops.reshape(ops.transpose(vectors[:, 1:], (1, 0, 2)), (-1, hidden))
+    return ranked(ops.matmul(vectors[:, 0], ops.transpose(others)) * options["scale"], batch)
+
+
+def ranked(scores: Tensor, batch: Mapping[str, Tensor]) -> Sums:
+    """The sums of a loss that ranks each anchor's positive above the other texts of the batch, of whatever scores.
+
+    Args:
+        scores: float32 [B, (k - 1) B], of each anchor beside all positives, then all first negatives, and so on.
+    """
+    weight, own = batch["label_weight"], ops.arange(scores.shape[0], dtype="int32")
     logs = contrastive.candidate_logs(scores, candidates(batch["label_texts"], weight))
-    own = ops.arange(inputs, dtype="int32")
     mine = ops.take_along_axis(logs, ops.expand_dims(own, -1), axis=-1)[:, 0]
     return {"label": -ops.sum(mine * weight), "label/accuracy": ops.sum(objectives.correct(logs, own) * weight)}
 

@@ -86,7 +86,7 @@ class StepCore:
         self.variables_of_model = program.model.trainable_variables
         self.variables = [variable.value for variable in self.variables_of_model]
         plain = not self.fused and on_cpu(strategy) and not tf.config.functions_run_eagerly()
-        self.open_shapes = compilation.open_shapes if plain else ()
+        self.open_shapes, self.closed = compilation.open_shapes if plain else (), ""  # why they are not taken
         self.elements = compilation.elements and bool(self.open_shapes)
         # One graph per shape of a batch for the gradients, or one of open lengths; one in all for the optimizer
         self.backward: dict[tuple, Callable] = {}
@@ -125,8 +125,8 @@ class StepCore:
                 function = tf.function(functools.partial(self._backward), [specs], autograph=False)
                 try:
                     function.get_concrete_function()
-                except Exception:  # whatever a layer raises that must know its length: below it knows it
-                    self.open_shapes = ()
+                except Exception as error:  # whatever a layer raises that must know its length: below it knows it
+                    self.open_shapes, self.closed = (), f"{type(error).__name__}: {str(error).strip()[:200]}"
                     return self._graph(batch)
                 self.backward[key] = function
             return self.backward[key]

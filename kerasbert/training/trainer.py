@@ -215,6 +215,9 @@ class Trainer:
                 logs = self.core.loop(batches, tf.constant(count))
             else:
                 logs = self.core.step(next(batches))
+        if self.core.closed:
+            self.progress.say(f"each length of a batch is traced by itself, which takes seconds: {self.core.closed}")
+            self.core.closed = ""
         if not self.core.nonfinite(logs):
             return logs
         if count > 1:

@@ -34,7 +34,7 @@ def gradients(
         return core.dense(found), sums
     micros = core.parted(batch)
     by_vectors, sums = _compared(core, _read(core, micros), batch, counts)
-    by_vectors = tf.reshape(by_vectors, (core.accumulate, -1, *by_vectors.shape[1:]))
+    by_vectors = tf.reshape(by_vectors, tf.concat([(core.accumulate, -1), tf.shape(by_vectors)[1:]], 0))
 
     def micro(index: Tensor) -> list[Tensor]:
         part = {name: x[index] for name, x in micros.items()}
@@ -52,7 +52,7 @@ def gradients(
 
 
 def _read(core: "StepCore", micros: Mapping[str, Tensor]) -> Tensor:
-    """What the program compares, of all rows of the replica: [rows, H]."""
+    """What the program compares, of all rows of the replica: [rows, H], or [rows, S, D] of tokens."""
 
     def read(index: Tensor) -> Tensor:
         part = {name: x[index] for name, x in micros.items()}
@@ -84,5 +84,5 @@ def _compared(
     found = tape.gradient(loss, every, unconnected_gradients=ZERO)
     if replicas > 1:
         first = tf.distribute.get_replica_context().replica_id_in_sync_group * vectors.shape[0]
-        found = tf.slice(found, (first, *[0] * (vectors.shape.rank - 1)), vectors.shape)
+        found = tf.slice(found, (first, *[0] * (vectors.shape.rank - 1)), tf.shape(vectors))
     return found, {name: value / replicas for name, value in sums.items()}

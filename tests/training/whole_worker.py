@@ -5,10 +5,13 @@ python -m tests.training.whole_worker OUT.npz '{"strategy": "cpu:2", "accumulate
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 
 from kerasbert.training.strategy import strategy as make_strategy
+
+PLUGINS = Path(__file__).parent.parent / "plugins"
 
 
 def run(settings: dict) -> dict:
@@ -17,6 +20,7 @@ def run(settings: dict) -> dict:
     import keras
 
     import kerasbert as kb
+    from kerasbert import registry
     from kerasbert.tasks.batches import Lengths, encode_texts, training_batches
     from kerasbert.tasks.model import TaskObjective
     from kerasbert.tasks.task import find_task
@@ -27,8 +31,11 @@ def run(settings: dict) -> dict:
 
     keras.utils.set_random_seed(1)
     tokenizer = tiny.tokenizer()
-    ranked = settings["loss"] in ("ranking", "triplet")
-    task = find_task("pairs" if ranked else "sts").optioned({"loss": settings["loss"], **settings.get("options", {})})
+    ranked, name = settings["loss"] in ("ranking", "triplet"), settings.get("plugin")
+    if name:
+        registry.load_plugin(PLUGINS / f"{name}.py")
+    task = find_task(name or ("pairs" if ranked else "sts"))
+    task = task.optioned({"loss": settings["loss"], **settings.get("options", {})})
     with strategy.scope():
         encoder = kb.build(
             "bert/tiny",
