@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
 """Names that the prompts of sentence-transformers' models have (its `encode_query` and `encode_document`)."""
-RANKED = ("ranking", "triplet", "margin_mse")  # losses of rows that have negatives
+RANKED = ("ranking", "triplet", "margin_mse", "kl")  # losses of rows that have negatives
 NEGATIVE = re.compile(r"(hard_)?neg(ative)?s?(_?\d+)?")  # columns of them; FlagEmbedding's are called neg
 
 

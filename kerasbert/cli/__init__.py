@@ -73,7 +73,7 @@ def _check_names(options: argparse.Namespace) -> None:
     check_names(options, "task", "objective", "optimizer", "schedule", "precision", "select")
     opened = "base" if getattr(options, "base", None) else "model"  # beside --base the model is an adapter alone
     opens = options.command in OPENS and not (options.command == "search" and of_index(options))
-    check_directories(options, *([opened] if opens else []), "init", "by", "rerank")
+    check_directories(options, *([opened] if opens else []), "init", "by", "rerank", "cross_encoder")
     if opens and opened == "base":
         from kerasbert.checkpoints import source
 

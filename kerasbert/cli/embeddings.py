@@ -25,6 +25,7 @@ def _static(options: argparse.Namespace) -> None:
 
 def _mine(options: argparse.Namespace) -> None:
     from kerasbert.retrieval.folder import about
+    from kerasbert.tasks import early_checks
 
     about(options.index)
     if not options.out.endswith(".jsonl"):
@@ -33,16 +34,19 @@ def _mine(options: argparse.Namespace) -> None:
     names = ("negatives", "range_min", "range_max", "margin", "max_score")
     settings = {name: getattr(options, name) for name in names}
     check_mined(**settings)
+    if options.cross_encoder:
+        early_checks.check_judge(options.cross_encoder, "--cross-encoder")
     from kerasbert.tasks.task import find_task, read_rows
 
     columns = {"text": options.text_column, "text_b": options.text_b_column}
     pairs = read_rows(find_task("pairs", **columns), options.data).texts
-    check_read(options, "by")
+    check_read(options, "by", "cross_encoder")
     from kerasbert.retrieval import mining
     from kerasbert.retrieval.index import Index
 
     with tables.telling_truncated():
-        rows, told = mining.mine(Index(options.index, options.by), pairs, **settings)
+        index = Index(options.index, options.by)
+        rows, told = mining.mine(index, pairs, cross_encoder=options.cross_encoder, **settings)
     if not rows:
         raise InputError(f"no negative is found for any pair of {options.data}: {'; '.join(told)}. Loosen the options")
     mining.write(options.out, rows)
@@ -65,7 +69,12 @@ def add(command: Declare) -> None:
     )
     add.add_argument("index", metavar="DIR", help="an index, of kerasbert index")
     add.add_argument("--data", required=True, metavar="FILE", help="a table with the columns anchor and positive")
-    writes(add.add_argument("--out", required=True, metavar="ROWS.jsonl", help="anchor, positive, negatives"), "mined")
+    writes(
+        add.add_argument(
+            "--out", required=True, metavar="ROWS.jsonl", help="anchor, positive, negatives, perhaps scores"
+        ),
+        "mined",
+    )
     add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
     add.add_argument("--by", metavar="RUN", help="the model of the index, where it is no longer in its place")
     add.add_argument("--negatives", type=int, default=3, metavar="N", help="negatives of a row at most (default: 3)")
@@ -76,6 +85,10 @@ def add(command: Declare) -> None:
     text = "a negative's cosine is at least so much below that of the anchor's positive: others may be positives"
     add.add_argument("--margin", type=float, metavar="X", help=text)
     add.add_argument("--max-score", type=float, metavar="X", help="a negative's highest cosine with the anchor")
+    text = (
+        "model of pairs whose scores of the positive and the negatives rows get too: --label-column scores of finetune"
+    )
+    add.add_argument("--cross-encoder", metavar="RUN", help=text)
     add.add_argument("--text-column", metavar="NAME", help="column of the anchors (default: anchor)")
     add.add_argument("--text-b-column", metavar="NAME", help="column of the positives (default: positive)")
     encoding_option(add)

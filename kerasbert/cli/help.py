@@ -35,7 +35,7 @@ GROUPS: Mapping[str, str] = {  # title -> the options that stand under it, by th
     "judging": "metric clusters evaluate_every held_out min_agreement max_drop golden",
     "vectors": "pooling dtype neighbours kind format size window min_count vocabulary cbow negative ngrams buckets cased",
     "rounding": "quantize target lengths calibration calibration_size embedding_codes per delay",
-    "searching": "by exact how rerank candidates relevant negatives range_min range_max margin max_score",
+    "searching": "by exact how rerank cross_encoder candidates relevant negatives range_min range_max margin max_score",
     "answers": "json stream top threshold explain explain_steps submission ensemble base",
     "where it runs": "strategy delegate threads windows no_cache processes runner beam_options shards allow_loss",
     "output": "out overwrite save_every keep_every log_every profile peak quiet",

@@ -6,18 +6,24 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.progress import Progress
-from kerasbert.retrieval import forms
+from kerasbert.retrieval import forms, reranking
 from kerasbert.retrieval.index import Index
 from kerasbert.retrieval.limits import check
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.rows import RowText
+
+if TYPE_CHECKING:
+    import keras
+
+    from kerasbert.tasks.ensemble import Ensemble
 
 BLOCK = 256  # anchors at once
 FILTERED = 10  # candidates of each negative where a margin or a score may leave some out
@@ -32,6 +38,7 @@ def mine(
     range_max: int | None = None,
     margin: float | None = None,
     max_score: float | None = None,
+    cross_encoder: "str | os.PathLike | keras.Model | None" = None,
 ) -> tuple[list[Json], list[str]]:
     """Rows of anchor, positive and negatives, as `finetune --task pairs` reads them.
 
@@ -46,15 +53,21 @@ def mine(
         range_min, range_max: int, ranks of the candidates, from 0, among those that are not left out.
         margin: float, how much less than the anchor's least cosine with a positive that with a negative is at least.
         max_score: float, the highest cosine with a negative.
+        cross_encoder: directory or loaded model of pairs, whose scores of the positive and of each negative, in this order, are
+            `scores` of a row: the labels of the losses margin_mse and kl.
 
     Returns:
-        rows {"anchor", "positive", "negatives": [str, ...]} in the order of the pairs, without those that no negative is
-        found for, and lines that say how many.
+        rows {"anchor", "positive", "negatives": [str, ...]}, perhaps with "scores", in the order of the pairs, without those that
+        no negative is found for, and lines that say how many.
 
     Raises:
         InputError: no pairs, one of another form, options out of range.
     """
     check(negatives, range_min, range_max, margin, max_score)
+    judge = None if cross_encoder is None else predict.as_model(cross_encoder)
+    if judge is not None:
+        predict.check_ours(judge)
+        reranking.check(judge, "cross_encoder")
     index = Index(index) if isinstance(index, str | os.PathLike) else index
     split = [_parts(number, pair) for number, pair in enumerate(pairs)]
     if not split:
@@ -76,6 +89,8 @@ def mine(
         for anchor, positive, own in split
     ]
     kept = [row for row in rows if row["negatives"]]
+    if judge is not None:
+        _score(kept, judge)
     fewer = sum(len(found[row["anchor"]]) < negatives for row in kept)
     told = [f"{len(kept)} rows of {sum(len(row['negatives']) for row in kept)} negatives"]
     told += [f"{fewer} of them have less than {negatives}, which the options leave"] if fewer else []
@@ -91,6 +106,15 @@ def _parts(number: int, pair: RowText) -> tuple[str, str, list[str]]:
             f"pair {number} is {pair!r:.80}, expected (anchor, positive) or (anchor, (positive, negative, ...))"
         )
     return (anchor, texts, []) if isinstance(texts, str) else (anchor, texts[0], list(texts[1:]))
+
+
+def _score(rows: list[Json], model: "keras.Model | Ensemble") -> None:
+    """Give the rows the scores of their texts."""
+    pairs = [(row["anchor"], text) for row in rows for text in (row["positive"], *row["negatives"])]
+    scores, begin = reranking.scored(model, pairs), 0
+    for row in rows:
+        end = begin + 1 + len(row["negatives"])
+        row["scores"], begin = scores[begin:end], end
 
 
 def _candidates(

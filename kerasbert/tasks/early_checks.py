@@ -204,6 +204,36 @@ def check_zero_shot(model: str | os.PathLike, entailment: str | None) -> None:
         columns(task, labels if isinstance(labels, list) else [], entailment)
 
 
+def check_judge(model: str | os.PathLike, what: str) -> None:
+    """Refuse a model directory that gives pairs of texts no single score; `what` the model is given as."""
+    if source.check(model) == "model":
+        labels, task = read_json(Path(model) / "model.json").get("labels"), some_task(model)
+        if task is not None or spec_of(model) is not None:
+            judging(task, len(labels) if isinstance(labels, list) else 0, what)
+
+
+def judging(task: Task | None, labels: int, what: str) -> None:
+    """Refuse what gives pairs of texts no single score: it is to be a regression, or a classification of two labels.
+
+    Args:
+        task: of the model, None of an encoder. labels: how many it has. what: str, what the model is given as.
+
+    Raises:
+        InputError: of one line.
+    """
+    kind = None if task is None else task.answer_kind
+    if task is None or kind is None or not task.pair:
+        received = "an encoder" if task is None else f"a {task.kind} of one text"
+    elif "value" in kind.columns or (kind.labelled and not kind.per_token and labels == 2):
+        return
+    else:
+        received = f"a {task.kind}" + f" of {labels} labels" * kind.labelled
+    raise InputError(
+        f"{what} needs a model of pairs with one score (a regression, or two labels), received {received}: "
+        "kerasbert import CROSS_ENCODER --pair --out RUN"
+    )
+
+
 def check_call(model: str | os.PathLike, language: str | None, prompt_name: str | None) -> None:
     """Refuse a language or a prompt's name for a model directory that reads none."""
     if not (language or prompt_name) or source.check(model) != "model" or spec_of(model) is None:

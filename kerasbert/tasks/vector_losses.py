@@ -248,6 +248,19 @@ def _margin_mse(vectors: Tensor, batch: Mapping[str, Tensor], options: Any) -> S
     return {"label": _of_negatives(ops.square(scores[:, :1] - scores[:, 1:] - batch["label"]), batch)}
 
 
+def _kl(vectors: Tensor, batch: Mapping[str, Tensor], options: Any) -> Sums:
+    """KL(teacher || softmax of a.p, a.n, ...) of a teacher's softmax over an input's texts (Lin et al., 2020, section 3.2).
+
+    Of the teacher's scores the margins are enough, since a softmax is the same for scores that are all less by one number.
+    """
+    there = batch["label_texts"][:, 1:] >= 0
+    scores = ops.sum(vectors[:, :1] * vectors[:, 1:], axis=-1) * options["scale"]
+    teacher = ops.pad(-batch["label"], ((0, 0), (1, 0)))
+    logs, wanted = (contrastive.candidate_logs(each, there) for each in (scores, teacher))
+    each = ops.where(there, ops.exp(wanted) * (wanted - logs), 0.0)
+    return {"label": ops.sum(ops.sum(each, axis=-1) * batch["label_weight"])}
+
+
 _SCALE = {"scale": 20.0}
 LOSSES: dict[str, Loss] = {
     "cosine": Loss(_squared, SCORED),
@@ -258,4 +271,5 @@ LOSSES: dict[str, Loss] = {
     "ranking": Loss(_ranking, TEXTS, scores=False, ranked=True, whole=True, options=_SCALE),
     "triplet": Loss(_triplet, TRIPLETS, scores=False, ranked=True, options={"margin": 5.0}),
     "margin_mse": Loss(_margin_mse, MARGINS, ranked=True),
+    "kl": Loss(_kl, MARGINS, ranked=True, options={"scale": 1.0}),
 }

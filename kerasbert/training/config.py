@@ -285,7 +285,7 @@ class FinetuneConfig(LabelledConfig):
     )
     loss: str | None = option(
         None,
-        "of vectors: cosine, cosent, angle or contrastive (task sts), ranking, triplet or margin_mse (task pairs)",
+        "of vectors: cosine, cosent, angle or contrastive (task sts), ranking, triplet, margin_mse or kl (task pairs)",
         metavar="NAME",
         python="The option `loss` of a task of vectors; see `tasks.vector_losses`",
     )

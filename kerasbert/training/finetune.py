@@ -213,7 +213,7 @@ class FineTuning(Job):
         with precision(self.config.precision):
             program = perturbed.objective(self.encoder, self.task, self.config.way)
         self.heads = program.model.heads
-        self.brought = set(self.heads) if self.config.keep_head else self._brought()
+        self.brought = set(self.heads) if self.config.keep_head else self.wanted & self.held
         for head in sorted(self.brought):
             if isinstance(self.source, Path):
                 checkpoints.load_weights(self.source, self.heads[head], f"heads/{head}/")
@@ -231,15 +231,13 @@ class FineTuning(Job):
         """Names of the heads that the kind goes on with."""
         return set(self.task.how.goes_on(self.before)) & set(self.heads)
 
-    def _brought(self) -> set[str]:
-        """Names of the heads that the kind goes on with and the model has, of pretraining or of a task."""
-        wanted = self.wanted
+    @functools.cached_property
+    def held(self) -> set[str]:
+        """Names of the heads that the model has that it begins from, of pretraining or of a task."""
         if not isinstance(self.source, Path):
-            return wanted & set(getattr(self.given, "heads", ()))
-        held = {
-            name.split("/")[1] for name in checkpoints.read_tensors(self.source).names() if name.startswith("heads/")
-        }
-        return wanted & held
+            return set(getattr(self.given, "heads", ()))
+        names = checkpoints.read_tensors(self.source).names()
+        return {name.split("/")[1] for name in names if name.startswith("heads/")}
 
     def frozen(self) -> Sequence[str]:
         about = {"freeze": self.config.freeze, "constraint": self.constraint}
@@ -297,7 +295,7 @@ class FineTuning(Job):
             lines.append("graph: without a triple a K-BERT is a BERT (--graph FILE gives it triples)")
         if missing := sorted(self.wanted - self.brought):
             lines = [NO_HEAD.format(", ".join(missing)), *lines]
-        if self.before.get("kind") and not (self.brought or self.config.keep_head):
+        if self.before.get("kind") and self.held and not (self.brought or self.config.keep_head):
             name = self.before.get("name", self.before["kind"])
             fits = self.before["kind"] == self.task.kind and {*self.task.labels.values()} <= {*kept_labels(self.source)}
             told = " (its labels fit: --keep-head, keep_head=True, goes on with it)" if fits else ""

@@ -1,5 +1,6 @@
 """Hard negatives: ranks, margins and scores by hand, no false ones, the command, beside sentence-transformers' own."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,6 +10,8 @@ import kerasbert as kb
 from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.retrieval import mining
+from kerasbert.tasks.base import Task
+from kerasbert.tasks.model import TaskModel
 from tests import tiny
 from tests.checkpoints.theirs import parity
 
@@ -101,6 +104,32 @@ def test_the_command_writes_what_finetune_reads(index, tmp_path, capsys):
     assert main([*command, "--overwrite", "--max-score", "-1"]) == 2
     assert "no negative is found for any pair" in capsys.readouterr().err
     assert main([*command, "--overwrite"]) == 0
+
+
+def test_a_cross_encoder_scores_what_vectors_learn_of_it(index, tmp_path, capsys):
+    """The scores of the positive and of each negative, as `--loss margin_mse` and `kl` read them."""
+    from kerasbert.tasks.task import find_task, read_rows
+
+    task = Task("relevance", "regression", text="query", text_b="passage", label="score")
+    judge = TaskModel(index.model.encoder if hasattr(index.model, "encoder") else index.model, task)
+    judge.build()
+    rows, _ = mining.mine(index, PAIRS, negatives=2, cross_encoder=judge)
+    for row in rows:
+        pairs = [(row["anchor"], text) for text in (row["positive"], *row["negatives"])]
+        assert row["scores"] == pytest.approx([answer.value for answer in kb.predict(judge, pairs)], abs=1e-5)
+    mining.write(tmp_path / "rows.jsonl", rows)
+    read = read_rows(
+        dataclasses.replace(find_task("pairs"), label="scores").optioned({"loss": "kl"}), tmp_path / "rows.jsonl"
+    )
+    assert read.targets[0] == pytest.approx([rows[0]["scores"][0] - each for each in rows[0]["scores"][1:]])
+    with pytest.raises(InputError, match="cross_encoder needs a model of pairs with one score .* received an encoder"):
+        mining.mine(index, PAIRS, cross_encoder=index.model)
+    (tmp_path / "pairs.jsonl").write_text(json.dumps({"anchor": "a", "positive": CORPUS[0]}) + "\n")
+    command = ["mine", str(index.path), "--data", str(tmp_path / "pairs.jsonl"), "--out", str(tmp_path / "out.jsonl")]
+    assert main([*command, "--cross-encoder", str(index.path.parent / "model")]) == 2
+    assert "--cross-encoder needs a model of pairs with one score" in capsys.readouterr().err
+    assert main(["search", str(index.path), "a cat", "--rerank", str(index.path.parent / "model")]) == 2
+    assert "--rerank needs a model of pairs with one score" in capsys.readouterr().err
 
 
 @pytest.mark.full  # CI does not install datasets, which theirs needs

@@ -119,6 +119,18 @@ def test_models_that_do_not_go_together_are_refused():
     assert Ensemble([one, model("classification", 1, length=9)]).task.length == 9
 
 
+def test_vectors_have_no_head_that_could_be_left_out(pretrained, tmp_path, capsys):
+    rows = [("a cat", "the cat"), ("a film", "the film")] * 4
+    settings = {"steps": 1, "batch": 2, "warmup": 0}
+    with eagerly():
+        first = kb.finetune(pretrained, "pairs", {"train": rows, "dev": rows}, out=tmp_path / "first", **settings)
+        kb.finetune(first.directory, "pairs", {"train": rows, "dev": rows}, out=tmp_path / "next", **settings)
+        kb.finetune(
+            first.directory, "classification", tiny.labelled(tmp_path / "my.tsv", 30), out=tmp_path / "more", steps=1
+        )
+    assert "left out" not in capsys.readouterr().err
+
+
 def test_a_task_that_starts_from_another_takes_its_encoder_and_leaves_its_head(classifier, tmp_path, capsys):
     """And both answer as one on the command line."""
     path, out = tiny.labelled(tmp_path / "my.tsv", 30), tmp_path / "next"

@@ -29,6 +29,7 @@ CASES = {
     "contrastive": ("contrastive", {}, 2, LABELS, "ContrastiveLoss", False),
     "triplet": ("triplet", {}, 3, None, "TripletLoss", False),
     "margin_mse": ("margin_mse", {}, 3, MARGINS, "MarginMSELoss", False),
+    "kl": ("kl", {}, 3, MARGINS, "DistillKLDivLoss", False),
     "matryoshka ranking": ("ranking", {"dims": DIMS}, 3, None, "MultipleNegativesRankingLoss", True),
     "matryoshka cosent": ("cosent", {"dims": DIMS}, 2, SCORES, "CoSENTLoss", True),
     "2d ranking": ("ranking", {"dims": DIMS, "depths": [1]}, 3, None, "MultipleNegativesRankingLoss", True),
@@ -45,7 +46,7 @@ def setting(name):
     ]  # no two are equal: theirs masks no false negatives
     task = find_task("sts" if width == 2 else "pairs").optioned({"loss": loss, **options})
     inputs = [(texts[i], texts[60 + i] if width == 2 else (texts[60 + i], texts[120 + i])) for i in range(60)]
-    if loss == "margin_mse":
+    if loss in ("margin_mse", "kl"):
         return dataclasses.replace(task, label="score"), inputs, [[x] for x in targets]
     return task, inputs, np.ones(60, "float32") if targets is None else targets
 
@@ -97,7 +98,10 @@ def updates(ours, model, loss_of, inputs, targets, count=20):
             }
             for k in range(width)
         ]
-        expected = loss_of(features, torch.tensor(batch["label"]))
+        label = torch.tensor(batch["label"])
+        if ours.kind.options["loss"] == "kl":  # a teacher's scores, of which ours keeps the margins
+            label = torch.nn.functional.pad(-label, (1, 0))
+        expected = loss_of(features, label)
         expected = sum(expected.values()) if isinstance(expected, dict) else expected
         expected.backward()
         optimizers[1].step()

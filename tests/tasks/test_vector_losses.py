@@ -97,7 +97,7 @@ def test_the_contrastive_loss_is_its_formula():
 
 
 def negatives(loss, **options):
-    label = "score" if loss == "margin_mse" else ""
+    label = "score" if loss in ("margin_mse", "kl") else ""
     return dataclasses.replace(find_task("pairs"), label=label).optioned({"loss": loss, **options})
 
 
@@ -121,6 +121,20 @@ def test_triplets_and_margins_are_their_formulas():
     wanted = [np.mean([(a @ p - a @ n - y) ** 2 for n, y in zip(ns, label[i])]) for i, (a, p, ns) in enumerate(short)]
     task = negatives("margin_mse", normalize=True)
     assert loss_of(task, v, batch(label, weight, TEXTS)) == pytest.approx(sum(wanted), rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_a_teachers_softmax_is_its_formula(scale):
+    """Of the texts that an input has; margins are the teacher's scores but for one number, which a softmax does not see."""
+    v, weight = np.random.default_rng(1).normal(size=(3, 4, 7)).astype("float32"), [1, 1, 0]
+    scores, wanted = [[2.0, 1.5, -0.5], [0.3, 1.3], [0.0, 9.0, 9.0]], 0.0
+    for known, texts in zip(scores[:2], v.astype("float64")):
+        teacher = np.exp(known - np.logaddexp.reduce(known))
+        student = scale * texts[1 : 1 + len(known)] @ texts[0]
+        wanted += np.sum(teacher * (np.log(teacher) - student + np.logaddexp.reduce(student)))
+    label = [[known[0] - each for each in known[1:]] + [7.0] * (3 - len(known)) for known in scores]
+    task = negatives("kl", **({} if scale == 1.0 else {"scale": scale}))
+    assert loss_of(task, v, batch(label, weight, TEXTS)) == pytest.approx(wanted, rel=1e-5)
 
 
 def ranking(v, texts, weight, scale=20.0):
@@ -252,7 +266,7 @@ def test_what_a_loss_does_not_learn_from_is_refused():
         (find_task("sts").optioned({"loss": "simcse"}), "learns from texts alone, .*--task simcse; the task is sts"),
         (find_task("simcse").optioned({"loss": "cosine"}), "learns from two texts and a score.*; the task is simcse"),
         (find_task("pairs", label="score"), "the loss ranking learns from texts that belong together"),
-        (scored("cosine", scale=3.0), "scale is of the losses cosent, angle, simcse, ranking, received it with the loss cosine"),
+        (scored("cosine", scale=3.0), "scale is of the losses cosent, .*, ranking, kl, received it with the loss cosine"),
         (negatives("ranking", margin=3.0), "margin is of the losses contrastive, triplet, received it with the loss ranking"),
         (negatives("triplet", margin=0.0), "margin must be more than 0. Received: 0.0"),
     ):  # fmt: skip
