@@ -23,6 +23,7 @@ from kerasbert.registry import FORMATS
 from kerasbert.spec import Spec
 from kerasbert.storage import unused
 from kerasbert.storage.json_view import Json, JsonView
+from kerasbert.text.added import finding_specials
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,6 +64,10 @@ class ImportOptions:
         None,
         "a .spo file, or a `text.knowledge.KnowledgeGraph`: a checkpoint of BERT's is read as K-BERT, which keeps it",
     )
+    special_tokens_in_texts: bool = option(
+        False,
+        "whether special tokens such as [SEP] are found within texts too, as by transformers, and not read as other text",
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ignore", tuple(listed(self.ignore)))
@@ -85,7 +90,8 @@ class ImportOptions:
         """The tokenizer that was asked for, else the folder's; None where there is none."""
         if self.without_tokenizer:
             return None
-        return tokenizer_in(Path(self.tokenizer) if self.tokenizer else folder, spec, required=bool(self.tokenizer))
+        found = tokenizer_in(Path(self.tokenizer) if self.tokenizer else folder, spec, required=bool(self.tokenizer))
+        return finding_specials(found) if found is not None and self.special_tokens_in_texts else found
 
 
 @dataclasses.dataclass
@@ -157,7 +163,7 @@ class Format(ABC):
         title: what it is called in errors.
     """
 
-    reads: tuple[str, ...] = ("tokenizer", "ignore", "allow_pickle", "pair", "graph")
+    reads: tuple[str, ...] = ("tokenizer", "ignore", "allow_pickle", "pair", "graph", "special_tokens_in_texts")
     title = "a checkpoint"
 
     def check(self, asked: ImportOptions, path: Path) -> None:

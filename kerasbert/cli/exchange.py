@@ -34,6 +34,7 @@ def _import(options: argparse.Namespace) -> None:
         pair=options.pair or None,
         revision=options.revision,
         graph=options.graph,
+        special_tokens_in_texts=options.special_tokens_in_texts,
     )
     if not options.dry_run:
         _came_in(options.out)
@@ -132,6 +133,8 @@ def add(command: Declare) -> None:
     add.add_argument("--ignore", action="append", default=[], metavar="PATTERN", help="tensors to drop")
     add.add_argument("--allow-pickle", action="store_true", help="read a torch pickle, which can run code")
     add.add_argument("--pair", action="store_true", help="its classifier reads two texts (entailment, cross-encoders)")
+    text = "find special tokens such as [SEP] within texts too, as transformers does; by default they are other text"
+    add.add_argument("--special-tokens-in-texts", action="store_true", help=text)
     add.add_argument("--revision", metavar="REV", help="branch, tag or commit of a name on the hub")
     add.add_argument(
         "--dry-run", action="store_true", help="print what would go where; status 2 where it would not fit"

@@ -24,7 +24,7 @@ GROUPS: Mapping[str, str] = {  # title -> the options that stand under it, by th
     "data": "data train dev on_task texts text_column text_b_column label_column delimiter encoding text_field task language "
     "pair split columns skip_unlabelled id_column label_names "
     "among cache",
-    "text": "length prompt_name prefix packing words entities sentence_borders language_ids smoothing dupe_factor tokenizer",
+    "text": "special_tokens_in_texts length prompt_name prefix packing words entities sentence_borders language_ids smoothing dupe_factor tokenizer",
     "how long and how fast it learns": "epochs steps batch learning_rate warmup schedule patience accumulate begin end "
     "frequency",
     "optimizer": "optimizer weight_decay clip precision seed skip_bad_steps",

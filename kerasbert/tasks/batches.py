@@ -12,7 +12,7 @@ from kerasbert.answers.base import Kind, Parts, TextOrParts
 from kerasbert.errors import InputError, of_text
 from kerasbert.inputs import NO_TREE, TEXT, Input, Row
 from kerasbert.progress import counted
-from kerasbert.tasks import ahead
+from kerasbert.tasks import ahead, spelled_specials
 from kerasbert.tasks.base import Task, TaskKind, find
 from kerasbert.tasks.rows import Targets
 from kerasbert.tasks.token_cache import TokenCache
@@ -172,6 +172,7 @@ def encode_texts(
         raise InputError(NO_TREE.format("a tokenizer without one"))
     answers = (kind or find("vector")).answers
     parts = [text if isinstance(text, tuple) else (text,) for text in texts]
+    spelled_specials.tell(tokenizer, parts, answers)
 
     def make(tokenizer: Tokenizer, number: int) -> list[Row]:
         with of_text(number):  # a mistake in a text bears its number

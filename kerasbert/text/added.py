@@ -4,13 +4,17 @@ As in Hugging Face's tokenizers (added_vocabulary.rs): the text is cut at the to
 them is normalised and cut at the others, whose contents are normalised too, and the model reads what is left.
 """
 
+import copy
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
 from kerasbert.text.normalize import TABLES, inside
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
 
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special", "piece")
 LONGEST = 1000  # characters of a token
@@ -47,13 +51,12 @@ def special(content: str) -> AddedToken:
     return AddedToken(content, special=True)
 
 
-def read_added(entries: Any, vocabulary: Mapping[str, int], specials: Iterable[str]) -> tuple[AddedToken, ...]:
+def read_added(entries: Any, vocabulary: Mapping[str, int]) -> tuple[AddedToken, ...]:
     """The added tokens that a tokenizer's settings name.
 
     Args:
         entries: AddedToken, or dicts as `AddedToken.to_json` gives them.
         vocabulary: piece -> id.
-        specials: pieces such as [MASK], which no text gives.
 
     Raises:
         InputError: not such a list, unknown keys, an empty or repeated content, one that the vocabulary has not.
@@ -73,11 +76,31 @@ def read_added(entries: Any, vocabulary: Mapping[str, int], specials: Iterable[s
         if content not in vocabulary:
             raise InputError(f"the vocabulary has no {content!r}, which is an added token: add it as the last piece")
         tokens.append(AddedToken(content, **flags))
-    seen = set(specials)
+    seen = set[str]()
     twice = [token.content for token in tokens if token.content in seen or seen.add(token.content)]
     if twice:
-        raise InputError(f"the added token {twice[0]!r} occurs twice, or is a special token already: leave one out")
+        raise InputError(f"the added token {twice[0]!r} occurs twice: leave one out")
     return tuple(tokens)
+
+
+def finding_specials(tokenizer: "Tokenizer") -> "Tokenizer":
+    """The tokenizer that finds special tokens such as [SEP] within texts too, as transformers' do; else they are other text.
+
+    Where pieces hold the blank before a word a mask takes it in, as those of RoBERTa, ALBERT and XLM-R do.
+
+    Raises:
+        InputError: a tokenizer of whole words, which knows no added tokens.
+    """
+    known, mask = {token.content for token in tokenizer.added}, tokenizer.specials.get("mask")
+    found = [piece for piece in dict.fromkeys(tokenizer.specials.values()) if piece not in known]
+    blanks = tokenizer.kind != "wordpiece"
+    more = [AddedToken(piece, lstrip=blanks and piece == mask, special=True, piece=True) for piece in found]
+    other = copy.copy(tokenizer)
+    other.__dict__.pop("matchers", None)  # of the tokens before
+    other.added = (*tokenizer.added, *more)
+    if "added" not in other.settings():
+        raise InputError(f"a tokenizer of the kind {tokenizer.kind} finds no special tokens in texts: leave it out")
+    return other
 
 
 class Matcher:

@@ -93,8 +93,10 @@ class Tokenizer:
         self.specials = _checked_specials(specials)
         self._ids = {piece: i for i, piece in enumerate(self.vocabulary)}
         self._check()
-        self.added = read_added(added, self._ids, self.specials.values()) if added else ()
-        self.added_ids = frozenset(self._ids[token.content] for token in self.added)
+        self.added = read_added(added, self._ids) if added else ()
+        self.added_ids = frozenset(self._ids[each.content] for each in self.added) - {
+            *map(self._ids.get, self.specials.values())
+        }
         # pieces that the model does not have: only `added` gives them
         self._absent = frozenset(token.content for token in self.added if not token.piece)
         self.special_ids = tuple(

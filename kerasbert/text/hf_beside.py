@@ -49,7 +49,7 @@ WITHOUT_EFFECT: Mapping[str, str] = MappingProxyType(
         "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output": TEXT,
         "spaces_between_special_tokens": TEXT,
         "errors": TEXT,
-        "split_special_tokens": "special tokens in a text are ordinary text here, always",
+        "split_special_tokens": "special tokens in a text are other text here, but of import --special-tokens-in-texts",
         "trim_offsets": "offsets of byte-level BPE leave blanks out, always; answers trim them anyhow",
         "vocab_type": "DeBERTa's: which kind of vocabulary, which its file says",
         "legacy": "T5's slow tokenizer alone: whether a blank follows a sentinel, which their fast one never asks",

@@ -179,6 +179,8 @@ static kb_status read_one(kb_tokenizer *t, const kb_json *json, uint32_t node, k
   static const char *const names[] = {"content", "single_word", "lstrip", "rstrip", "normalized", "special", "piece", NULL};
   uint8_t *flags[6];
   uint32_t content = kb_json_get(json, node, "content");
+  const kb_added *before = t->added;
+  int own = 0, twice;
   size_t i;
   kb_status status = only(json, node, names, message);
   flags[0] = &token->single_word, flags[1] = &token->lstrip, flags[2] = &token->rstrip;
@@ -186,14 +188,15 @@ static kb_status read_one(kb_tokenizer *t, const kb_json *json, uint32_t node, k
   for (i = 0; i < 6 && status == KB_OK; i++) status = flag(json, node, names[i + 1], flags[i], message);
   if (status != KB_OK) return status;
   token->id = content && json->nodes[content].type == KB_STRING ? kb_map_find(&t->ids, json->nodes[content].text) : -1;
-  if (token->id < 0 || json->nodes[content].text.size == 0 || t->is_added[token->id])
+  twice = token->id >= 0 && t->is_added[token->id];
+  for (i = 0; i < KB_PARTS; i++) own |= t->parts[i] == token->id;
+  for (; own && before < token; before++) twice |= before->id == token->id;
+  if (token->id < 0 || json->nodes[content].text.size == 0 || twice)
     return kb_fail(message, KB_DAMAGED, "an added token is no piece of the vocabulary, or stands there twice");
-  for (i = 0; i < KB_PARTS; i++)
-    if (t->parts[i] == token->id) return kb_fail(message, KB_DAMAGED, "an added token is a special token already");
   token->content.data = *used, token->content.size = json->nodes[content].text.size;
   memcpy(*used, json->nodes[content].text.data, token->content.size);
   *used += token->content.size;
-  t->is_added[token->id] = 1;
+  t->is_added[token->id] = !own;
   t->absent[token->id] = !token->piece;
   if (token->special) t->special[token->id] = 1;
   return KB_OK;

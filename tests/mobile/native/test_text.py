@@ -11,6 +11,7 @@ from kerasbert.mobile.native import build
 from kerasbert.mobile.runtime import native
 from kerasbert.mobile.runtime.native import NativeTokenizer, Unsupported
 from kerasbert.text import load_tokenizer
+from kerasbert.text.added import finding_specials
 from kerasbert.text.bpe import BytePairEncoding
 from tests.mobile.native.tokenizers import SHARED, SMALL, byte_strings, differences, files, texts
 from tests.support import ROOT, shared
@@ -24,6 +25,7 @@ from tests.text.kinds import (
     small_word_bpe,
 )
 from tests.text.strings import generate, hugging_face, reference_tokens
+from tests.text.test_finding_specials import texts as special_texts
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -32,6 +34,12 @@ def test_c_gives_the_ids_and_offsets_of_python(name):
     assert differences(tokenizer, texts(80, seed=5)[:-1] + ["x" * 3000 + " é" * 500]) == []
     assert differences(tokenizer, byte_strings(150, seed=6)) == []
     assert differences(tokenizer, ["", " ", "\x00", "a\x00b", "\ud83d\ude00 a\ud800", b"\xf0\x9f\x98"]) == []
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_special_tokens_are_found_in_texts_where_the_tokenizer_does_so(name):
+    tokenizer = finding_specials(SMALL[name]())
+    assert differences(tokenizer, special_texts(tokenizer, 60, 3)) == []
 
 
 def test_a_row_without_special_tokens_holds_a_token():
