@@ -24,7 +24,8 @@ GROUPS: Mapping[str, str] = {  # title -> the options that stand under it, by th
     "data": "data train dev on_task texts text_column text_b_column label_column delimiter encoding text_field task language "
     "pair split columns skip_unlabelled id_column label_names "
     "among cache",
-    "text": "special_tokens_in_texts length prompt_name prefix packing words entities sentence_borders language_ids smoothing dupe_factor tokenizer",
+    "text": "length prompt_name prefix packing words entities sentence_borders language_ids smoothing dupe_factor tokenizer "
+    "special_tokens_in_texts",
     "how long and how fast it learns": "epochs steps batch learning_rate warmup schedule patience accumulate begin end "
     "frequency",
     "optimizer": "optimizer weight_decay clip precision seed skip_bad_steps",
@@ -35,6 +36,7 @@ GROUPS: Mapping[str, str] = {  # title -> the options that stand under it, by th
     "judging": "metric clusters evaluate_every held_out min_agreement max_drop golden",
     "vectors": "pooling dtype neighbours kind format size window min_count vocabulary cbow negative ngrams buckets cased",
     "rounding": "quantize target lengths calibration calibration_size embedding_codes per delay",
+    "checkpoint": "source model ignore allow_pickle revision dry_run",
     "searching": "by exact how rerank cross_encoder candidates relevant negatives range_min range_max margin max_score",
     "answers": "json stream top threshold explain explain_steps submission ensemble base",
     "where it runs": "strategy delegate threads windows no_cache processes runner beam_options shards allow_loss",
@@ -47,6 +49,7 @@ ASKED: Mapping[str, str] = {  # option -> its title in a command that trains not
     "set": "answers",
     "dims": "vectors",
     "seed": "text",
+    "graph": "text",
 }
 WORDS: Mapping[str, str] = {  # of an argument that says nothing of itself, by its option or metavar
     "RUN": "model or run directory, RUN@STEP, a folder of Hugging Face, or its name on the hub",
