@@ -357,6 +357,8 @@ def task_of(config: JsonMap, classes: int, pair: bool | None = None, kind: str |
     else:
         pair = kind in _PAIRS
     options = config.get(OPTIONS)
-    options = options.plain() if isinstance(options, JsonView) else options
+    if isinstance(options, JsonView):
+        options.read()
+        options = options.plain()
     more = {"options": options} if options and isinstance(options, dict) else {}
     return {"kind": kind, "inputs": "pair" if pair else "text"} | more
