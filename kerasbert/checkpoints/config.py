@@ -326,6 +326,11 @@ def problem_of(kind: str | None) -> str | None:
     return next((name for name, ours in _PROBLEMS.items() if kind and ours == kind != "classification"), None)
 
 
+def for_texts(kind: str | None) -> bool:
+    """Whether their classifiers of texts compute what a kind of task does; None is a checkpoint that says no kind."""
+    return kind in _PROBLEMS.values()
+
+
 def task_of(config: JsonMap, classes: int, pair: bool | None = None, kind: str | None = None) -> Json:
     """The task of a checkpoint with a head of a task, as model.json records it.
 

@@ -22,7 +22,6 @@ from kerasbert.storage.json_view import Json, JsonMap
 
 POLICY = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": "float32"}, "registered_name": None}
 _LABELLED, _SPAN = "classifier", "span"
-_KINDS = ("classification", "regression", "multi_label")
 
 
 def class_of(run: Path, info: ModelInfo, dialect: Dialect, heads: Collection[str]) -> str:
@@ -32,7 +31,7 @@ def class_of(run: Path, info: ModelInfo, dialect: Dialect, heads: Collection[str
         InputError: the head of a task that they have no class for, or options that it has no place for.
     """
     backbone = str(dialect.fixed["class_name"])
-    kind = (info.task or {}).get("kind", "classification")
+    kind = (info.task or {}).get("kind")
     if answering := [head for head in heads if head in (_LABELLED, _SPAN)]:
         name = task_class(backbone, CLASSIFIER)
         if name not in dialect.classes:
@@ -40,7 +39,7 @@ def class_of(run: Path, info: ModelInfo, dialect: Dialect, heads: Collection[str
                 f"KerasHub has no classifier on a {backbone}, so no place for the head {' '.join(answering)} of {run}: "
                 "write it --to hf, or the run that was fine-tuned"
             )
-        if [*heads] != [_LABELLED] or kind not in _KINDS:
+        if [*heads] != [_LABELLED] or not configs.for_texts(kind):
             raise InputError(
                 f"KerasHub's {name} gives labels or a number for a text, and no place for the heads {' '.join(heads)} of {run}, "
                 f"a {kind}: write it --to hf"
@@ -88,7 +87,8 @@ def write(folder: Path, name: str, found: Named, backbone: Json, tokenizer: Json
         config["preprocessor"] = described(f"{name}Preprocessor", about)
         files.write_json(folder / PREPROCESSOR, config["preprocessor"])
     if name.endswith(CLASSIFIER):
-        sigmoid = (info.task or {}).get("kind") == "multi_label" or _options(info).get("activation") == "sigmoid"
+        several = configs.problem_of((info.task or {}).get("kind")) == "multi_label_classification"
+        sigmoid = several or _options(info).get("activation") == "sigmoid"
         config["num_classes"] = found.tensors.shape("heads/classifier/bias")[0]
         config |= {"activation": "sigmoid" if sigmoid else "linear", "dropout": info.spec.dropout}
         config |= {"hidden_dim": found.shapes[f"{FIRST}/vars/1"][0]} if f"{SECOND}/vars/1" in found.shapes else {}
