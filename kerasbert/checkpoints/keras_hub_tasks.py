@@ -6,6 +6,7 @@ BartSeq2SeqLM, T5Seq2SeqLM) have no weights but those of their backbone.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -133,7 +134,7 @@ class Task:
                 f"--ignore '{PREFIX}*' reads the backbone alone"
             )
         about = _metadata(self.folder)
-        options = dict(about.get(configs.OPTIONS) or {})
+        options: Json = about.get(configs.OPTIONS, {})
         options |= {"activation": "sigmoid"} if (activation, count) == ("sigmoid", 1) else {}
         about |= {configs.OPTIONS: options, "problem_type": problem, "architectures": [self.name]}
         return {key: value for key, value in about.items() if value}
@@ -226,7 +227,8 @@ def read(folder: Path) -> Task | None:
     config = content.get("config")
     if not isinstance(config, JsonView) or not isinstance(content.get("class_name"), str):
         raise InputError(f"{folder / FILE} is no configuration of a task of KerasHub: no class_name and config")
-    return Task(folder, str(content["class_name"]), config)
+    # KerasNLP, KerasHub's name before, called it BertClassifier
+    return Task(folder, re.sub(r"(?<!Text)Classifier$", CLASSIFIER, str(content["class_name"])), config)
 
 
 def check_weights(task: Task) -> None:
@@ -241,4 +243,6 @@ def check_weights(task: Task) -> None:
 def _metadata(folder: Path) -> Json:
     """What an export of ours says of a classifier, where KerasHub has no place: names of the labels, pairs, options."""
     found = read_json(folder / METADATA) if (folder / METADATA).is_file() else {}
+    if not isinstance(found.get(configs.OPTIONS, {}), dict):
+        raise InputError(f"{folder / METADATA} is damaged: expected {configs.OPTIONS} to be options by name")
     return {key: found[key] for key in ("id2label", configs.PAIR, configs.OPTIONS) if key in found}

@@ -167,6 +167,23 @@ def test_names_of_labels_are_ours_alone(tmp_path):
     assert read_model_json(tmp_path / "plain").labels == ("LABEL_0", "LABEL_1", "LABEL_2")
 
 
+def test_a_classifier_of_keras_nlp(tmp_path):
+    """KerasHub's name before, whose class was called otherwise."""
+    classifier(tmp_path / "run", labels=ODD)
+    written(tmp_path)
+    old = said(tmp_path, "task.json") | {"class_name": "BertClassifier", "registered_name": "keras_nlp>BertClassifier"}
+    (tmp_path / "preset/task.json").write_text(json.dumps(old))
+    kb.import_checkpoint(tmp_path / "preset", out=tmp_path / "old", build=False)
+    assert read_model_json(tmp_path / "old").labels == ODD
+
+
+def test_a_preset_that_was_not_imported_is_called_one(tmp_path):
+    classifier(tmp_path / "run")
+    written(tmp_path)
+    with pytest.raises(InputError, match="preset is a preset of KerasHub: kerasbert import .*preset --out DIR"):
+        kb.predict(tmp_path / "preset", ["the cats"])
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
@@ -219,6 +236,10 @@ def missing(path):
             "task.json is no configuration of a task of KerasHub",
         ),
         (lambda path: path.with_name("metadata.json").write_text("{"), "metadata.json"),
+        (
+            lambda path: path.with_name("metadata.json").write_text('{"task_options": "x"}'),
+            "metadata.json is damaged: expected task_options",
+        ),
         (
             lambda path: path.with_name("metadata.json").write_text('{"id2label": {"0": "a"}}'),
             "the classifier has 3 outputs, and id2label names 1",
