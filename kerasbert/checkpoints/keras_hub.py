@@ -306,6 +306,7 @@ def _with_task(opened: OpenedPreset, config: Json, task: Task, asked: ImportOpti
     tensors = Preset(opened.path, task=True)
     if all(matches(name, asked.ignore) for name in tensors.names() if name.startswith(PREFIX)):
         return dataclasses.replace(opened, tensors=tensors)
+    keras_hub_tasks.check_numbers(task, tensors)
     own = JsonView(config | task.keys())
     return dataclasses.replace(opened, tensors=task.fitted(tensors, config.get("hidden_dim")), config=own, task=task)
 

@@ -240,6 +240,17 @@ def check_weights(task: Task) -> None:
         )
 
 
+def check_numbers(task: Task, reader: "Reader") -> None:
+    """Refuse a head whose weights are quantized: whole numbers, which mean nothing without their scales."""
+    head = [name for name in reader.names() if name.startswith(f"{PREFIX}layers/")]
+    if whole := [name for name in head if reader.stored(name).dtype.kind in "iu"]:
+        raise InputError(
+            f"{task.folder / TASK_WEIGHTS} has quantized weights ({whole[0].removeprefix(PREFIX)}), expected floating point "
+            f"numbers: save the task before its quantization, and quantize the model here. --ignore '{PREFIX}*' reads the "
+            "backbone alone"
+        )
+
+
 def _metadata(folder: Path) -> Json:
     """What an export of ours says of a classifier, where KerasHub has no place: names of the labels, pairs, options."""
     found = read_json(folder / METADATA) if (folder / METADATA).is_file() else {}

@@ -214,6 +214,15 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def quantized(path):
+    import h5py
+
+    with h5py.File(path, "r+") as file:
+        values = file["layers/dense/vars/0"][()]
+        del file["layers/dense/vars/0"]
+        file["layers/dense/vars/0"] = (values * 100).astype("int8")
+
+
 def missing(path):
     import h5py
 
@@ -230,6 +239,7 @@ def missing(path):
         ),
         (cut, "cannot read .*task.weights.h5 as Keras weights: .*truncated"),
         (lambda path: path.write_bytes(b""), "cannot read .*task.weights.h5 as Keras weights"),
+        (quantized, r"has quantized weights \(layers/dense/vars/0\), expected floating point"),
         (missing, "does not fit the model. 1 missing: task/layers/dense/vars/1"),
         (
             lambda path: path.with_name("task.json").write_text("{}"),

@@ -135,7 +135,7 @@ def test_their_masked_lms(keras_hub, tmp_path, name, seed, capsys):
     activation = "gelu_tanh" if name == "Albert" else "gelu"
     np.testing.assert_allclose(ours(MaskedLM(301, width, activation, 1e-5, name="mlm")), expected, atol=1e-5)
     own = np.abs(ours(token_head(type(encoder).token_head, encoder.spec)) - expected).max()
-    assert own <= (1e-5 if name in ("Roberta", "XLMRoberta") else 3e-3)
+    assert own <= (1e-5 if name in ("Roberta", "XLMRoberta") else 5e-4)
     kb.export_checkpoint(tmp_path / "ours", tmp_path / "back", "keras_hub")
     again = keras_hub.models.MaskedLM.from_preset(str(tmp_path / "back"))
     np.testing.assert_allclose(answers(again), expected, atol=1e-5)
