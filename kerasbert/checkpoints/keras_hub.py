@@ -304,7 +304,8 @@ def _with_task(opened: OpenedPreset, config: Json, task: Task, asked: ImportOpti
     """
     keras_hub_tasks.check_weights(task)
     tensors = Preset(opened.path, task=True)
-    if all(matches(name, asked.ignore) for name in tensors.names() if name.startswith(PREFIX)):
+    head = [name for name in tensors.names() if name.startswith(PREFIX)]
+    if head and all(matches(name, asked.ignore) for name in head):
         return dataclasses.replace(opened, tensors=tensors)
     keras_hub_tasks.check_numbers(task, tensors)
     own = JsonView(config | task.keys())
@@ -346,7 +347,7 @@ class KerasHub(NamedFormat):
         return known[name]
 
     def write(self, run: Path, path: str | os.PathLike, overwrite: bool) -> None:
-        """Write config.json, model.weights.h5 and the tokenizer."""
+        """Write config.json, model.weights.h5, the tokenizer and the files of a task."""
         keras_hub_files.write(run, path, overwrite)
 
 

@@ -1,4 +1,4 @@
-"""Tasks in KerasHub's presets: a backbone with the head of a classifier of texts or of a masked LM, in and out.
+"""Tasks in KerasHub's presets: a backbone with the head of a classifier of texts or of a masked LM, as they are read.
 
 task.json describes the task, with the backbone and the preprocessor in it, and task.weights.h5 holds the weights that are not the
 backbone's. Keras numbers its layers anew, so that their names get `task/` in front here. Tasks that write (GPT2CausalLM,
@@ -173,7 +173,8 @@ class Task:
         names = reader.names()
         if f"{last}/vars/1" in names and (found := reader.shape(f"{last}/vars/1")) != (count,):
             raise InputError(
-                f"{self.file} has num_classes {count}, and {TASK_WEIGHTS} {found[0]}: they do not belong together"
+                f"{self.file} has num_classes {count}, and {TASK_WEIGHTS} {', '.join(map(str, found)) or 'none'}: they do not "
+                "belong together"
             )
         if type(units) is int and type(hidden) is int and units < hidden:
             return _Widened(reader, units, hidden)

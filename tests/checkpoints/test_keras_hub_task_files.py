@@ -214,6 +214,12 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def emptied(path):
+    import h5py
+
+    h5py.File(path, "w").close()
+
+
 def quantized(path):
     import h5py
 
@@ -240,6 +246,7 @@ def missing(path):
         (cut, "cannot read .*task.weights.h5 as Keras weights: .*truncated"),
         (lambda path: path.write_bytes(b""), "cannot read .*task.weights.h5 as Keras weights"),
         (quantized, r"has quantized weights \(layers/dense/vars/0\), expected floating point"),
+        (emptied, "does not fit the model. 2 missing: task/layers/dense/vars/0"),
         (missing, "does not fit the model. 1 missing: task/layers/dense/vars/1"),
         (
             lambda path: path.with_name("task.json").write_text("{}"),
