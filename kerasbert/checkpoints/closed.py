@@ -9,6 +9,7 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from kerasbert import registry
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.errors import InputError
 from kerasbert.storage import unused
@@ -186,3 +187,9 @@ def refuse_decoder(path: str | os.PathLike, said: str, known: Collection[str]) -
     """Refuse the decoder of a family whose encoder is read: ModernBertDecoder."""
     if said.endswith("-decoder") and said.removesuffix("-decoder") in known:
         raise InputError(f"{path} is of model_type {said!r}: a decoder alone, no encoder, which is not read here")
+
+
+def refuse_format(path: Path) -> None:
+    """Refuse what looks like a format that has to be imported first."""
+    if theirs := next((format.title for format in registry.FORMATS.values() if format.looks_like(path)), None):
+        raise InputError(f"{path} is {theirs}: kerasbert import {path} --out DIR makes a model directory of it")

@@ -326,6 +326,11 @@ def problem_of(kind: str | None) -> str | None:
     return next((name for name, ours in _PROBLEMS.items() if kind and ours == kind != "classification"), None)
 
 
+def for_texts(kind: str | None) -> bool:
+    """Whether their classifiers of texts compute what a kind of task does; None is a checkpoint that says no kind."""
+    return kind in _PROBLEMS.values()
+
+
 def task_of(config: JsonMap, classes: int, pair: bool | None = None, kind: str | None = None) -> Json:
     """The task of a checkpoint with a head of a task, as model.json records it.
 
@@ -357,6 +362,8 @@ def task_of(config: JsonMap, classes: int, pair: bool | None = None, kind: str |
     else:
         pair = kind in _PAIRS
     options = config.get(OPTIONS)
-    options = options.plain() if isinstance(options, JsonView) else options
+    if isinstance(options, JsonView):
+        options.read()
+        options = options.plain()
     more = {"options": options} if options and isinstance(options, dict) else {}
     return {"kind": kind, "inputs": "pair" if pair else "text"} | more

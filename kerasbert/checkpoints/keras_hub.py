@@ -1,11 +1,12 @@
 """KerasHub presets on disk: config.json, the weights and assets/tokenizer, as `save_to_preset` writes them; in and out.
 
-The weights are model.weights.h5, or the files that model.weights.json names.
+The weights are model.weights.h5, or the files that model.weights.json names; those of a task are in `keras_hub_tasks`.
 
 Keras files a layer's weights under the snake case of its class and a running number, and a weight under its place in the
 layer. The rows of a family's `keras_hub` dialect say which is which; blocks are `layers/transformer_encoder_{i}/...`.
 """
 
+import dataclasses
 import os
 import re
 from pathlib import Path
@@ -14,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasbert import registry
-from kerasbert.checkpoints import keras_hub_files
+from kerasbert.checkpoints import keras_hub_files, keras_hub_tasks
 from kerasbert.checkpoints.fit import NamedFormat
-from kerasbert.checkpoints.formats import ImportOptions, Opened
+from kerasbert.checkpoints.formats import Answers, ImportOptions, Opened
 from kerasbert.checkpoints.forms import ByHead, Form, Shape
 from kerasbert.checkpoints.json_files import read_json
-from kerasbert.checkpoints.keras_hub_files import SHARDS, TASK_WEIGHTS, UNPROJECTED, WEIGHTS, in_rows
+from kerasbert.checkpoints.keras_hub_files import SHARDS, UNPROJECTED, WEIGHTS, in_rows
+from kerasbert.checkpoints.keras_hub_tasks import PREFIX, TASK_WEIGHTS, Task, activation_of
 from kerasbert.checkpoints.keras_hub_tokenizers import read_tokenizer
-from kerasbert.checkpoints.names import Dialect
+from kerasbert.checkpoints.names import Dialect, matches
 from kerasbert.checkpoints.pieces import fitting
 from kerasbert.errors import InputError
 from kerasbert.spec import Spec
@@ -41,7 +43,8 @@ UNREAD = {
 # its activations -> ours; the tanh approximation of GELU is a function of its own, which a configuration names in a dict
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_approximate": "gelu_tanh", "silu": "swish", "tanh": "tanh"}
 _IN_OTHER_FILES = (*UNREAD, "backbone*", "preprocessor*", "tokenizer*", "config_file")  # of a task and a preprocessor
-_SAME, _NOTHING = {"truncate": "round_robin", "activation": "linear"}, object()
+# values of theirs that say nothing: what is done here too, and in training alone the defaults of their classes
+_SAME = {"truncate": ("round_robin",), "activation": ("linear",), "dropout": (0.0, 0.1, 0.2)}
 _FLOATS = {"DTypePolicy", "FloatDTypePolicy", "DTypePolicyMap"}
 _ATTENTION = ("query", "key", "value", "output")
 _LEAVES = {"kernel": ("/vars/0",), "bias": ("/vars/1",), "gamma": ("/vars/0",), "beta": ("/vars/1",)}
@@ -88,12 +91,6 @@ def block(theirs: str = "transformer_encoder", ours: str = "block_{i}", leaf: st
         (f"{ours}/feedforward/outer", f"{inside}/_feedforward_output_dense"),
         (f"{ours}/feedforward_norm", f"{inside}/_feedforward_layer_norm"),
     )
-
-
-def activation_of(said: object) -> str:
-    """The name of an activation, which a configuration says as a text or as a function of its own."""
-    name = str(said.get("config") if isinstance(said, dict) else said).rpartition(">")[2]
-    return "silu" if name == "swish" else name
 
 
 def written_activation(name: str) -> str | Json:
@@ -154,21 +151,17 @@ def dialect(
 
 
 class Preset:
-    """The weights of a preset, read lazily; blocks are numbered from 0."""
+    """The weights of a preset, read lazily; blocks are numbered from 0.
 
-    def __init__(self, folder: Path) -> None:
-        import h5py
+    Args:
+        folder: of the preset. task: whether those of its task are read too.
+    """
 
-        self._files: dict[str, Any] = {}
-        for path in _files(folder):
-            try:
-                file = h5py.File(path, "r")
-            except OSError as error:
-                raise InputError(f"cannot read {path} as Keras weights: {str(error).splitlines()[0]}") from error
-            found: list[str] = []
-            file.visititems(lambda path, item, found=found: found.append(path) if hasattr(item, "shape") else None)
-            self._files |= dict.fromkeys(found, file)
-        self._paths = in_rows(self._files)
+    def __init__(self, folder: Path, task: bool = False) -> None:
+        backbone = {path: (file, path) for place in _files(folder) for path, file in _tensors(place)}
+        self._paths = {name: backbone[path] for name, path in in_rows(backbone).items()}
+        own = _tensors(folder / TASK_WEIGHTS) if task else ()
+        self._paths |= {PREFIX + path: (file, path) for path, file in own}
 
     def names(self) -> list[str]:
         """Names of all tensors, sorted."""
@@ -191,8 +184,25 @@ class Preset:
         return value
 
     def _of(self, name: str) -> Any:
-        path = self._paths[name]
-        return self._files[path][path]
+        file, path = self._paths[name]
+        return file[path]
+
+
+def _tensors(place: Path) -> list[tuple[str, Any]]:
+    """(path, the open file) of each tensor of a file.
+
+    Raises:
+        InputError: it is damaged.
+    """
+    import h5py
+
+    found: list[str] = []
+    try:
+        file = h5py.File(place, "r")
+        file.visititems(lambda path, item: found.append(path) if hasattr(item, "shape") else None)
+    except (OSError, RuntimeError, KeyError) as error:
+        raise InputError(f"cannot read {place} as Keras weights: {str(error).splitlines()[0]}") from error
+    return [(path, file) for path in found]
 
 
 def _files(folder: Path) -> list[Path]:
@@ -228,9 +238,7 @@ def read_config(folder: Path) -> JsonView | None:
             f"{folder / 'config.json'} has a quantized dtype ({', '.join(sorted(kinds))}), expected weights that are floating "
             "point numbers: import the preset before its quantization, and quantize the model here"
         )
-    config = content["config"] | {"class_name": content["class_name"]}
-    if "embedding_dim" in config and config["embedding_dim"] == config.get("hidden_dim"):
-        config["architectures"] = [UNPROJECTED]
+    config = content["config"] | {"class_name": content["class_name"], "architectures": [content["class_name"]]}
     about = {f"{key} of the preset": value for key, value in content.items() if key not in ("config", *_ABOUT)}
     return JsonView(config | about)
 
@@ -245,15 +253,21 @@ def _policies(dtype: object) -> set[str]:
     return own.union(*map(_policies, (each for each in dtype.values() if isinstance(each, dict))))
 
 
-def _left(content: JsonView) -> list[str]:
-    """Keys of an object of theirs that are not read here, but for those at what is done here too."""
-    config = content.get("config")
-    left = config.unread(_IN_OTHER_FILES) if isinstance(config, JsonView) else {}
-    return [key for key, value in left.items() if value != _SAME.get(key, _NOTHING)]
+def _left(config: JsonView) -> list[str]:
+    """Settings of theirs that are not read here, but for those at what is done here too."""
+    left = config.unread(_IN_OTHER_FILES)
+    return [key for key, value in left.items() if value not in _SAME.get(key, ())]
 
 
+@dataclasses.dataclass
 class OpenedPreset(Opened):
-    """A preset."""
+    """A preset.
+
+    Args:
+        task: of which the head is read; None of a backbone alone.
+    """
+
+    task: Task | None = None
 
     def tokenizer(self, spec: Spec, asked: ImportOptions) -> "Tokenizer | None":
         """The tokenizer that was asked for, else the preset's."""
@@ -261,15 +275,41 @@ class OpenedPreset(Opened):
             return super().tokenizer(spec, asked)
         return fitting(read_tokenizer(self.folder), self.folder, spec)
 
+    def answers(self, task: Json | None, classes: int, spec: Spec, asked: ImportOptions) -> Answers:
+        """What the head answers, of texts as long as its preprocessor makes them."""
+        if self.task is None:
+            return Answers(task)
+        return Answers(task and task | self.task.length(spec), told=self.task.told(spec))
+
     def leave(self) -> None:
-        """Note the head of a task, and how its preprocessor makes texts of one length."""
-        task = self.folder / "task.json"
-        if task.is_file():
-            content = JsonView(read_json(task))
-            head = [f"the head of {content.get('class_name')}"] if (self.folder / TASK_WEIGHTS).is_file() else []
-            unused.leave(task, [*head, *_left(content)])
-        for file in sorted(self.folder.glob("*preprocessor.json")):
-            unused.leave(file, _left(JsonView(read_json(file))))
+        """Note what is left of a task, the head of another one, and how its preprocessor makes texts of one length."""
+        file, measured = self.folder / keras_hub_tasks.FILE, set()
+        if self.task is not None:
+            unused.leave(file, _left(self.task.content))
+            measured = {"sequence_length"} if self.task.classifies else set()
+        elif (task := keras_hub_tasks.read(self.folder)) is not None:
+            head = [f"the head of {task.name}"] if (self.folder / TASK_WEIGHTS).is_file() else []
+            unused.leave(file, [*head, *_left(task.content)])
+        for file in sorted(self.folder.glob(f"*{keras_hub_tasks.PREPROCESSOR}")):
+            config = JsonView(read_json(file)).get("config")
+            left = _left(config) if isinstance(config, JsonView) else []
+            unused.leave(file, [key for key in left if key not in measured])
+
+
+def _with_task(opened: OpenedPreset, config: Json, task: Task, asked: ImportOptions) -> OpenedPreset:
+    """A preset with the head of a task, or without where it is ignored.
+
+    Args:
+        config: of the backbone.
+    """
+    keras_hub_tasks.check_weights(task)
+    tensors = Preset(opened.path, task=True)
+    head = [name for name in tensors.names() if name.startswith(PREFIX)]
+    if head and all(matches(name, asked.ignore) for name in head):
+        return dataclasses.replace(opened, tensors=tensors)
+    keras_hub_tasks.check_numbers(task, tensors)
+    own = JsonView(config | task.keys())
+    return dataclasses.replace(opened, tensors=task.fitted(tensors, config.get("hidden_dim")), config=own, task=task)
 
 
 class KerasHub(NamedFormat):
@@ -284,7 +324,14 @@ class KerasHub(NamedFormat):
 
     def open(self, path: Path, asked: ImportOptions) -> Opened:
         """Open it."""
-        return OpenedPreset(path, path, Preset(path), read_config(path))
+        opened = OpenedPreset(path, path, Preset(path), read_config(path))
+        if opened.config is None or (family := self.family_of(opened)) is None:
+            return opened
+        config, classes = opened.config.plain(), self.dialect(registry.family(family)).classes
+        if UNPROJECTED in classes and config.get("embedding_dim") == config.get("hidden_dim"):
+            return dataclasses.replace(opened, config=JsonView(config | {"architectures": [UNPROJECTED]}))
+        task = keras_hub_tasks.read(path)
+        return opened if task is None or task.name not in classes else _with_task(opened, config, task, asked)
 
     def family_of(self, opened: Opened) -> str | None:
         """The family of its class."""
@@ -300,7 +347,7 @@ class KerasHub(NamedFormat):
         return known[name]
 
     def write(self, run: Path, path: str | os.PathLike, overwrite: bool) -> None:
-        """Write config.json, model.weights.h5 and the tokenizer."""
+        """Write config.json, model.weights.h5, the tokenizer and the files of a task."""
         keras_hub_files.write(run, path, overwrite)
 
 

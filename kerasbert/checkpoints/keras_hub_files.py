@@ -1,4 +1,4 @@
-"""The files of a KerasHub preset, written: config.json, metadata.json, model.weights.h5 and the tokenizer.
+"""The files of a KerasHub preset, written: config.json, metadata.json, the weights, the tokenizer, and those of a task.
 
 What a backbone of theirs computes in another way, with the same numbers, is brought into its form first: rows of the table of
 positions in front of the first, and the one segment of RoBERTa, are in its table of positions.
@@ -16,12 +16,14 @@ import numpy as np
 
 from kerasbert import registry
 from kerasbert import spec as specs
-from kerasbert.checkpoints import source
+from kerasbert.checkpoints import keras_hub_task_files, keras_hub_tasks, source
 from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import ModelInfo, head_names
+from kerasbert.checkpoints.keras_hub_task_files import POLICY, described
+from kerasbert.checkpoints.keras_hub_tasks import METADATA, PREFIX, TASK_WEIGHTS
 from kerasbert.checkpoints.keras_hub_tokenizers import write_tokenizer
 from kerasbert.checkpoints.names import Dialect
-from kerasbert.checkpoints.write import With, Without, dialect_of, of_model, read_model
+from kerasbert.checkpoints.write import Named, With, Without, dialect_of, of_model, read_model
 from kerasbert.errors import InputError
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json, JsonMap
@@ -30,11 +32,9 @@ if TYPE_CHECKING:
     from kerasbert.checkpoints.readers import Tensors
 
 TARGET, WEIGHTS, SHARDS = "keras_hub", "model.weights.h5", "model.weights.json"
-TASK_WEIGHTS = "task.weights.h5"
 UNPROJECTED = "E = H"  # a class of files of its own: ELECTRA has no projection there, and its layers other numbers
 T5_LAYER, T5_DECODER = "t5_transformer_layer", "t5_decoder"  # the stacks of T5 are one row of layers there
 _NUMBERED = "transformer_encoder|transformer_decoder|disentangled_attention_encoder|xl_net_encoder|" + T5_LAYER
-_TASK_HEADS = ("classifier", "span")
 
 
 def in_rows(paths: Iterable[str]) -> dict[str, str]:
@@ -63,27 +63,48 @@ def _moved(name: str, old: str, new: str, by: int) -> str:
 
 
 def write(run: Path, path: str | os.PathLike, overwrite: bool) -> None:
-    """Write a preset of a backbone; arguments as of `Format.write`.
+    """Write a preset: of a classifier, a masked LM or a backbone, as the model's heads are; arguments as of `Format.write`.
 
     Raises:
-        InputError: the model has something that their backbone does not compute.
+        InputError: the model has something that their class does not compute.
     """
     run = merged_directory(run)
     info, tensors = read_model(run)
     dialect = dialect_of(TARGET, info)
-    tensors = _backbone(run, info, tensors)
+    kind = keras_hub_task_files.class_of(run, info, dialect, head_names(tensors))
+    heads = dialect.classes[kind].heads if kind in dialect.classes else ()
+    tensors = _with_heads(run, info, tensors, heads)
     base = registry.family(info.family).spec.derive(dialect.spec)
     _check_activation(run, info.spec, dialect, base)
-    info, tensors = _in_form(run, info, tensors, base)
-    unprojected = UNPROJECTED if UNPROJECTED in dialect.classes and info.spec.embeddings.width is None else None
-    found = of_model(TARGET, run, info, tensors, unprojected)
-    shapes, read = found.whole()
+    info, tensors = _in_form(run, info, tensors, base.derive({"pooler": base.pooler and dialect.pooled(kind)}))
+    kind = UNPROJECTED if UNPROJECTED in dialect.classes and info.spec.embeddings.width is None else kind
+    found = of_model(TARGET, run, info, tensors, kind)
+    if "mlm" in heads and (differs := keras_hub_tasks.differing(kind, info.spec)):
+        source.say(f"{run}: {differs}: its predictions differ slightly")
     with files.new_directory(path, overwrite) as folder:
-        files.write_json(folder / "config.json", _config(found.config))
-        files.write_json(folder / "metadata.json", {"parameter_count": sum(map(math.prod, shapes.values()))})
-        _write_weights(folder / WEIGHTS, {in_file(name, info.spec.blocks.layers): name for name in shapes}, read)
-        if found.tokenizer is not None:
-            write_tokenizer(folder, found.tokenizer, found.config["class_name"], run)
+        _write(folder, found, kind, bool(heads))
+
+
+def _write(folder: Path, found: Named, kind: str, task: bool) -> None:
+    """Write a model's files.
+
+    Args:
+        kind: their class. task: whether that has a head.
+    """
+    shapes, read = found.whole()
+    head = {name.removeprefix(PREFIX): name for name in shapes if name.startswith(PREFIX)}
+    own = {in_file(name, found.info.spec.blocks.layers): name for name in shapes if not name.startswith(PREFIX)}
+    backbone, count = _config(found.config), sum(math.prod(shapes[name]) for name in own.values())
+    about = keras_hub_task_files.metadata(found.info) if "classifier" in head_names(found.tensors) else {}
+    files.write_json(folder / "config.json", backbone)
+    files.write_json(folder / METADATA, {"parameter_count": count, **about})
+    _write_weights(folder / WEIGHTS, own, read)
+    pieces = None
+    if found.tokenizer is not None:
+        pieces = write_tokenizer(folder, found.tokenizer, found.config["class_name"], found.run)
+    if task:
+        _write_weights(folder / TASK_WEIGHTS, head, read)
+        keras_hub_task_files.write(folder, kind, found, backbone, pieces)
 
 
 def _check_activation(run: Path, spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> None:
@@ -96,23 +117,14 @@ def _check_activation(run: Path, spec: specs.Spec, dialect: Dialect, base: specs
         )
 
 
-def _backbone(run: Path, info: ModelInfo, tensors: "Tensors") -> "Tensors":
-    """The tensors without heads of pretraining, which is told.
-
-    Raises:
-        InputError: it has the head of a task.
-    """
-    heads = head_names(tensors)
-    if answers := [head for head in heads if head in _TASK_HEADS]:
-        raise InputError(
-            f"a preset of KerasHub is a backbone, without a place for the head {' '.join(answers)} of {run}: export the run "
-            "that was fine-tuned, or this one --to hf"
-        )
-    if heads:
-        source.say(f"{run}: a preset is a backbone: the heads {', '.join(heads)} are left out")
-    if info.task:
-        source.say(f"{run}: a preset is a backbone: its task ({info.task['kind']}) is left out")
-    return Without(tensors, tuple(f"heads/{head}/" for head in heads))
+def _with_heads(run: Path, info: ModelInfo, tensors: "Tensors", kept: tuple[str, ...]) -> "Tensors":
+    """The tensors with the heads that their class has; others are left out, which is told."""
+    left = [head for head in head_names(tensors) if head not in kept]
+    if left:
+        source.say(f"{run}: a preset has no place for the heads {', '.join(left)}: they are left out")
+    if info.task and "classifier" not in kept:
+        source.say(f"{run}: a preset has no place for its task ({info.task['kind']}): it is left out")
+    return Without(tensors, tuple(f"heads/{head}/" for head in left))
 
 
 def _in_form(run: Path, info: ModelInfo, tensors: "Tensors", base: specs.Spec) -> tuple[ModelInfo, "Tensors"]:
@@ -133,27 +145,22 @@ def _in_form(run: Path, info: ModelInfo, tensors: "Tensors", base: specs.Spec) -
         more |= {"embeddings/segments/table": np.zeros((1, ours.width or info.spec.hidden), "float32")}
         changes |= {"embeddings.segments": 1}
         source.say(f"{run}: it has no segments and their backbone has: it gets one of zeros, which adds nothing")
-    if base.pooler and not info.spec.pooler:
+    if base.pooler and not info.spec.pooler and "classifier" not in head_names(tensors):
         size = info.spec.hidden
         more |= {"pooler/kernel": np.zeros((size, size), "float32"), "pooler/bias": np.zeros(size, "float32")}
         source.say(f"{run}: it has no pooler and their backbone has: that one is 0, and pooled_output of no use")
     elif info.spec.pooler and not base.pooler:
         without += ["pooler/"]
         source.say(f"{run}: their backbone has no pooler: it is left out")
-    info = dataclasses.replace(info, spec=info.spec.derive({**changes, "pooler": base.pooler}))
+    pooler = base.pooler and (info.spec.pooler or "pooler/bias" in more)
+    info = dataclasses.replace(info, spec=info.spec.derive({**changes, "pooler": pooler}))
     return info, With(Without(tensors, tuple(without)), more) if more else Without(tensors, tuple(without))
 
 
 def _config(config: JsonMap) -> Json:
     """The content of config.json, of a flat one as `keras_hub.read_config` gives it."""
-    name, own = config["class_name"], {key: value for key, value in config.items() if key != "class_name"}
-    policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": "float32"}, "registered_name": None}
-    return {
-        "module": "keras_hub.models",
-        "class_name": name,
-        "config": {"trainable": True, "dtype": policy, **own},
-        "registered_name": f"keras_hub>{name}",
-    }
+    own = {key: value for key, value in config.items() if key not in ("class_name", "add_pooling_layer")}
+    return described(config["class_name"], {"trainable": True, "dtype": POLICY, **own})
 
 
 def _write_weights(path: Path, names: Mapping[str, str], read: Callable[[str], np.ndarray]) -> None:

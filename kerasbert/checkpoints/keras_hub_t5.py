@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.keras_hub_files import T5_DECODER, T5_LAYER
+from kerasbert.checkpoints.keras_hub_tasks import activation_of
 from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class T5KerasHub(keras_hub.Backbone):
 
     def read_config(self, config: Json) -> Json:
         """With both in `activation`."""
-        name = keras_hub.activation_of(config.get("activation", "relu"))
+        name = activation_of(config.get("activation", "relu"))
         gate = _GATED if config.get("use_gated_activation") else ""
         return config | {"activation": gate + name, "scaled": config.get("tie_embedding_weights") is not False}
 

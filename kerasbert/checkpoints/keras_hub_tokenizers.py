@@ -6,7 +6,7 @@ from kerasbert.checkpoints import source
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError
 from kerasbert.storage import files, unused
-from kerasbert.storage.json_view import JsonView
+from kerasbert.storage.json_view import Json, JsonView
 from kerasbert.text import BytePairEncoding, WordPiece, hf, hf_spm, unigram
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.sentencepiece import read_model, write_model
@@ -97,12 +97,15 @@ def _of_pieces(path: Path, name: str) -> Tokenizer:
     return Unigram(model, specials=layout.specials, template=layout.template)
 
 
-def write_tokenizer(folder: Path, tokenizer: Tokenizer, backbone: str, run: Path) -> None:
-    """Write the tokenizer of a backbone's class; one that they have no class for is left out, which is told."""
+def write_tokenizer(folder: Path, tokenizer: Tokenizer, backbone: str, run: Path) -> Json | None:
+    """Write the tokenizer of a backbone's class, and return what describes it.
+
+    One that they have no class for is left out, which is told, and None comes back.
+    """
     name = backbone.replace("Backbone", "Tokenizer")
     if problem := _unlike(tokenizer, name):
         source.say(f"{run}: the tokenizer is left out: {problem}")
-        return
+        return None
     if tokenizer.added:
         added = " ".join(token.content for token in tokenizer.added[:3])
         source.say(f"{run}: {name} finds no added tokens in a text ({added}): there they are read as other text")
@@ -123,7 +126,9 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, backbone: str, run: Path
         files.write_atomic(assets / "vocabulary.spm", write_model(model))
     config = {"name": "tokenizer", "trainable": True, **config}
     described = {"module": "keras_hub.models", "class_name": name, "config": config}
-    files.write_json(folder / "tokenizer.json", described | {"registered_name": f"keras_hub>{name}"})
+    described |= {"registered_name": f"keras_hub>{name}"}
+    files.write_json(folder / "tokenizer.json", described)
+    return described
 
 
 def _unlike(tokenizer: Tokenizer, name: str) -> str:

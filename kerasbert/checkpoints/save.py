@@ -15,8 +15,8 @@ def export_checkpoint(
     """Write a model directory as a checkpoint that others read; the inverse of `import_checkpoint`.
 
     "hf" writes config.json, model.safetensors, vocab.txt, tokenizer.json and tokenizer_config.json, "tf1" writes
-    bert_config.json, bert_model.ckpt and vocab.txt, "keras_hub" a preset of the backbone; all have LoRA merged into the
-    matrices. "peft" writes it alone, adapter_config.json and adapter_model.safetensors, with the head.
+    bert_config.json, bert_model.ckpt and vocab.txt, "keras_hub" a preset of a classifier, a masked LM or a backbone; all have
+    LoRA merged into the matrices. "peft" writes it alone, adapter_config.json and adapter_model.safetensors, with the head.
 
     Args:
         run: a model or run directory, or what else `checkpoints.source` knows.

@@ -99,8 +99,7 @@ def check(model: str | os.PathLike) -> str:
             )
         if (path / "saved_model.pb").is_file():
             raise InputError(f"{path} is a SavedModel, for TF Serving: give the model directory that it was made of")
-        if theirs := next((format.title for format in registry.FORMATS.values() if format.looks_like(path)), None):
-            raise InputError(f"{path} is {theirs}: kerasbert import {path} --out DIR makes a model directory of it")
+        closed.refuse_format(path)
         held = (f"{what.format(name=path)}, expected a model" for name, what in HELD.items() if (path / name).is_file())
         told = next(held, "no model directory (no model.json), expected a folder that kerasbert wrote")
         raise InputError(f"{path} is {told}, or one of Hugging Face with config.json and model.safetensors")
@@ -165,6 +164,7 @@ def _check_theirs(path: Path) -> None:
             raise InputError(
                 f"{path} has its weights as a pickle alone: kerasbert import {path} --allow-pickle --out RUN"
             )
+        closed.refuse_format(path)
         raise InputError(f"{path} holds no model.safetensors beside its config.json: download it too")
     said = read_json(path / "config.json").get("model_type")
     known = [*registry.shipped()["families"], *registry.shipped()["model_types"]]

@@ -171,7 +171,7 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
         return ops.matmul(x, kernel)
     shape = ops.shape(x)
     flat = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), kernel)
-    return reshape(flat, (*shape[:-1], kernel.shape[-1]))
+    return reshape(flat, (*shape[:-1], ops.shape(kernel)[-1]))
 
 
 def by_head(x: Tensor, matrices: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from kerasbert.checkpoints import keras_hub
+from kerasbert.checkpoints.keras_hub_tasks import with_tasks
 from kerasbert.checkpoints.names import Class
 from kerasbert.models.bert import BERT
 from kerasbert.models.bert import HF as BERT_HF
@@ -132,11 +133,13 @@ TF1 = dataclasses.replace(
 )
 
 register_objective("albert", AlbertPretraining)
-KERAS_HUB = keras_hub.dialect(
-    "AlbertBackbone",
-    ("embeddings/projection", "layers/dense"),
-    ("pooler", "layers/dense_1"),
-    config=(("embeddings.segments", "num_segments"), ("embeddings.width", "embedding_dim")),
+KERAS_HUB = with_tasks(
+    keras_hub.dialect(
+        "AlbertBackbone",
+        ("embeddings/projection", "layers/dense"),
+        ("pooler", "layers/dense_1"),
+        config=(("embeddings.segments", "num_segments"), ("embeddings.width", "embedding_dim")),
+    )
 ).derive(fixed={"class_name": "AlbertBackbone", "num_groups": 1, "num_inner_repetitions": 1})
 
 ALBERT = register(

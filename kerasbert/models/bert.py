@@ -4,6 +4,7 @@ The small sizes are of "Well-Read Students Learn Better" (Turc et al., 2019, tab
 """
 
 from kerasbert.checkpoints import buffers, keras_hub
+from kerasbert.checkpoints.keras_hub_tasks import with_tasks
 from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.layers.encoder import Encoder
 from kerasbert.registry import Family, register
@@ -118,11 +119,13 @@ TF1 = Dialect(
 )
 
 # KerasHub's BERT, the one with TensorFlow's own code as its model, has the tanh approximation of GELU
-KERAS_HUB = keras_hub.dialect(
-    "BertBackbone",
-    ("pooler", "layers/dense"),
-    config=(("embeddings.segments", "num_segments"),),
-    feedforward__activation="gelu_tanh",
+KERAS_HUB = with_tasks(
+    keras_hub.dialect(
+        "BertBackbone",
+        ("pooler", "layers/dense"),
+        config=(("embeddings.segments", "num_segments"),),
+        feedforward__activation="gelu_tanh",
+    )
 )
 
 BERT = register(

@@ -27,6 +27,7 @@ import keras
 from keras import ops
 
 from kerasbert.checkpoints import keras_hub
+from kerasbert.checkpoints.keras_hub_tasks import INNER, with_tasks
 from kerasbert.errors import InputError
 from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers import heads, random
@@ -183,16 +184,19 @@ class DebertaV3Pretraining(ElectraPretraining):
 register_objective("deberta_v3", DebertaV3Pretraining)
 
 # KerasHub's; what it computes nothing of is a bucket_size of 0
-KERAS_HUB = keras_hub.dialect(
-    "DebertaV3Backbone",
-    *keras_hub.block("disentangled_attention_encoder", leaf="_{}_dense"),
-    ("relative/table", "layers/relative_embedding/vars/0"),
-    ("relative_norm", "layers/relative_embedding/layer_norm"),
-    config=(
-        ("embeddings.positions", "max_sequence_length"),
-        ("relative.distance", "max_sequence_length"),
-        ("relative.buckets", "bucket_size"),
+KERAS_HUB = with_tasks(
+    keras_hub.dialect(
+        "DebertaV3Backbone",
+        *keras_hub.block("disentangled_attention_encoder", leaf="_{}_dense"),
+        ("relative/table", "layers/relative_embedding/vars/0"),
+        ("relative_norm", "layers/relative_embedding/layer_norm"),
+        config=(
+            ("embeddings.positions", "max_sequence_length"),
+            ("relative.distance", "max_sequence_length"),
+            ("relative.buckets", "bucket_size"),
+        ),
     ),
+    INNER,
 ).derive(fixed={"class_name": "DebertaV3Backbone", "bucket_size": lambda config: config.get("bucket_size") or 256})
 
 DEBERTA_V3 = register(

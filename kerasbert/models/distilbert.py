@@ -8,6 +8,7 @@ front of that layer and 0.2 behind it; here `dropout` stands in front of both, i
 """
 
 from kerasbert.checkpoints import buffers, keras_hub
+from kerasbert.checkpoints.keras_hub_tasks import INNER, with_tasks
 from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.models.bert import BERT, Encoder
 from kerasbert.models.bert import HF as BERT_HF
@@ -91,7 +92,7 @@ DISTILBERT = register(
         },
         aliases={"base-uncased": "base"},
         encoder=DistilBert,
-        names={"hf": HF, "keras_hub": keras_hub.dialect("DistilBertBackbone", joined=True)},
+        names={"hf": HF, "keras_hub": with_tasks(keras_hub.dialect("DistilBertBackbone", joined=True), INNER)},
         objective="masked_lm",
         paper="Sanh et al., 2019, DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
     )

@@ -335,7 +335,10 @@ KERAS_HUB = keras_hub.dialect(
     ),
     pooler=True,
     feedforward__activation="gelu_tanh",
-).derive(unprojected=True, classes={keras_hub.UNPROJECTED: Class(rows=(("pooler", "layers/dense"),))})
+).derive(
+    unprojected=True,
+    classes={"ElectraBackbone": Class(), keras_hub.UNPROJECTED: Class(rows=(("pooler", "layers/dense"),))},
+)
 
 ELECTRA = register(
     dataclasses.replace(

@@ -9,6 +9,7 @@ one SentencePiece vocabulary of 250K pieces for 100 languages.
 """
 
 from kerasbert.checkpoints import keras_hub
+from kerasbert.checkpoints.keras_hub_tasks import with_tasks
 from kerasbert.checkpoints.names import Class, of_family
 from kerasbert.layers.heads import GeluMaskedLM
 from kerasbert.models.bert import BERT, Encoder
@@ -59,9 +60,9 @@ XLM_R_HF = HF.derive(
     model_types=(),
     classes=of_family(HF.classes, "Roberta", "XLMRoberta"),
 )
-# KerasHub leaves out the rows before the first position, the one segment and the pooler
+# KerasHub leaves out the rows before the first position, the one segment and the pooler, which only its classifier has
 KERAS_HUB, XLM_R_KERAS_HUB = (
-    keras_hub.dialect(name, joined=True, embeddings__offset=0, embeddings__segments=0, pooler=False)
+    with_tasks(keras_hub.dialect(name, joined=True, embeddings__offset=0, embeddings__segments=0), "pooler")
     for name in ("RobertaBackbone", "XLMRobertaBackbone")
 )
 

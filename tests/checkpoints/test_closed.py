@@ -20,6 +20,7 @@ UNSEEN = {
     **{f"*/{name}": "slots of an optimizer" for name in ("adam_m", "adam_v", "lamb_m", "lamb_v", "Adam", "Adam_1")},
     "global_step": "of the training",
     "beta?_power": "of an optimizer",
+    "task/optimizer/*": "slots of an optimizer",
     "generator/*": "another network, which pretraining alone has",
     "generator_predictions/*": "another network, which pretraining alone has",
     "mask_predictions.*": "of replaced token detection, which pretraining alone has",

@@ -7,6 +7,7 @@ import pytest
 from kerasbert import registry
 from kerasbert.checkpoints import config as configs
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import JsonView
 from tests.checkpoints.reference import CONFIG
 
 BERT = registry.family("bert")
@@ -155,6 +156,12 @@ def test_the_task_of_a_head(config, classes, pair, kind, expected):
     assert configs.task_of(config | options, classes, pair, kind) == found | {"options": {"thresholds": [0.5]}}
     for none in ({}, None, "x", [1]):
         assert configs.task_of(config | {configs.OPTIONS: none}, classes, pair, kind) == found
+
+
+def test_options_of_a_task_are_read():
+    view = JsonView({configs.OPTIONS: {"thresholds": [0.5]}})
+    assert configs.task_of(view, 2)["options"] == {"thresholds": [0.5]}
+    assert view.unread() == {}
 
 
 @pytest.mark.parametrize(

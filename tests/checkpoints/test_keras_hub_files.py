@@ -81,18 +81,13 @@ def heads(**shapes):
 
 def test_heads_of_pretraining_are_left_out_and_told(tmp_path, capsys):
     _, back = written(tmp_path, "gpt2", **heads(lm=301))
-    assert "run: a preset is a backbone: the heads lm are left out" in capsys.readouterr().err
+    assert "run: a preset has no place for the heads lm: they are left out" in capsys.readouterr().err
     assert not [name for name in read_tensors(back).names() if name.startswith("heads/")]
 
 
 @pytest.mark.parametrize(
     ("case", "more", "expected"),
     [
-        (
-            "bert",
-            {"task": {"kind": "classification", "inputs": "text"}, **heads(classifier=2)},
-            "the head classifier of",
-        ),
         (
             "bert",
             {"changes": {"feedforward.activation": "gelu"}},
@@ -239,7 +234,7 @@ def test_a_quantized_preset_is_refused(tmp_path, dtype, told):
         imported(tmp_path, "ours")
 
 
-def test_what_a_task_and_its_preprocessor_say_is_told(tmp_path, capsys):
+def test_what_an_unknown_task_and_its_preprocessor_say_is_told(tmp_path, capsys):
     written(tmp_path, "bert")
     about = {
         "name": "x",
@@ -250,11 +245,11 @@ def test_what_a_task_and_its_preprocessor_say_is_told(tmp_path, capsys):
     }
     (tmp_path / "preset/preprocessor.json").write_text(json.dumps({"class_name": "P", "config": about}))
     task = {"backbone": {"config": {}}, "preprocessor": None, "num_classes": 3, "activation": "linear", "dropout": 0.3}
-    (tmp_path / "preset/task.json").write_text(json.dumps({"class_name": "BertTextClassifier", "config": task}))
+    (tmp_path / "preset/task.json").write_text(json.dumps({"class_name": "MyTextClassifier", "config": task}))
     (tmp_path / "preset/task.weights.h5").write_bytes(b"")
     capsys.readouterr()
     imported(tmp_path, "ours")
-    expected = "not used: the head of BertTextClassifier, num_classes, dropout (task.json); "
+    expected = "not used: the head of MyTextClassifier, num_classes, dropout (task.json); "
     assert expected + "truncate, sequence_length (preprocessor.json)" in capsys.readouterr().err
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 from kerasbert.layers.backend import as_tpu, by_head
@@ -113,6 +114,16 @@ def test_nine_texts_of_one_head_share_a_matrix():
     """TensorFlow's product of [B, 1, Q, D] and [1, 1, D, R] is of other memory (`backend.by_head`)."""
     x, matrix = DRAW.normal(size=(9, 1, 7, 3)).astype("float32"), DRAW.normal(size=(1, 1, 3, 8)).astype("float32")
     np.testing.assert_allclose(by_head(ops.convert_to_tensor(x), ops.convert_to_tensor(matrix)), x @ matrix, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [8, None])
+def test_a_matrix_of_one_head_whose_width_a_graph_does_not_know(width):
+    def signature(*shape):
+        return tf.TensorSpec(shape, "float32")
+
+    x, matrix = DRAW.normal(size=(2, 1, 7, 3)).astype("float32"), DRAW.normal(size=(1, 1, 3, 8)).astype("float32")
+    graph = tf.function(by_head, input_signature=[signature(None, 1, None, 3), signature(1, 1, 3, width)])
+    np.testing.assert_allclose(graph(x, matrix), x @ matrix, atol=1e-5)
 
 
 def test_rows_of_the_table():
