@@ -8,6 +8,7 @@ from kerasbert.errors import InputError
 from kerasbert.storage import files, unused
 from kerasbert.storage.json_view import Json, JsonView
 from kerasbert.text import BytePairEncoding, WordPiece, hf, hf_spm, unigram
+from kerasbert.text.added import finding_specials
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.sentencepiece import read_model, write_model
 from kerasbert.text.unigram import Unigram
@@ -21,7 +22,6 @@ _TOKENIZER = {
     "sequence_length": None,
     "add_bos": False,
     "add_eos": False,
-    "special_tokens_in_strings": False,
     "oov_token": "[UNK]",
 }
 _TOKENIZER_UNREAD = {
@@ -70,12 +70,13 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
             raise InputError(
                 f"{folder / 'tokenizer.json'} has {key} {settings[key]!r}, expected {only!r}: no such tokenizer here"
             )
-    settings.read("lowercase", "strip_accents", "add_prefix_space")
+    settings.read("lowercase", "strip_accents", "add_prefix_space", "special_tokens_in_strings")
     unused.leave(folder / "tokenizer.json", settings.unread(_TOKENIZER_UNREAD))
     if (assets / "vocabulary.txt").is_file():
         pieces = (assets / "vocabulary.txt").read_text("utf-8").split("\n")
         lowercase, accents = (bool(settings.get(name, False)) for name in ("lowercase", "strip_accents"))
-        return WordPiece([piece for piece in pieces if piece], lowercase=lowercase, strip_accents=accents)
+        words = WordPiece([piece for piece in pieces if piece], lowercase=lowercase, strip_accents=accents)
+        return finding_specials(words) if settings.get("special_tokens_in_strings") else words
     if (assets / "vocabulary.json").is_file():
         lines = (assets / "merges.txt").read_text("utf-8").split("\n")
         merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
@@ -106,14 +107,17 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, backbone: str, run: Path
     if problem := _unlike(tokenizer, name):
         source.say(f"{run}: the tokenizer is left out: {problem}")
         return None
-    if tokenizer.added:
-        added = " ".join(token.content for token in tokenizer.added[:3])
+    own_added = [token.content for token in tokenizer.added if token.content not in tokenizer.specials.values()]
+    finds = len(own_added) < len(tokenizer.added)
+    if own_added or (finds and tokenizer.kind == "unigram"):
+        added = " ".join([token.content for token in tokenizer.added][:3])
         source.say(f"{run}: {name} finds no added tokens in a text ({added}): there they are read as other text")
     assets = folder / "assets" / "tokenizer"
     assets.mkdir(parents=True)
     own, config = tokenizer.settings(), {}
     if isinstance(tokenizer, WordPiece):
         config = {"vocabulary": None, "lowercase": own["lowercase"], "strip_accents": own["strip_accents"]}
+        config |= {"special_tokens_in_strings": True} if finds else {}
         files.write_atomic(assets / "vocabulary.txt", "\n".join(tokenizer.vocabulary) + "\n")
     elif isinstance(tokenizer, BytePairEncoding):
         config = {"add_prefix_space": own["add_prefix_space"]}

@@ -137,6 +137,20 @@ def test_tokenizers_come_along(keras_hub, tmp_path):
     assert kb.import_checkpoint(tmp_path / "bert", "keras_hub").tokenizer.encode("The cats") == [5, 6, 7]
 
 
+def test_special_tokens_within_texts_come_along(keras_hub, tmp_path):
+    """BertTokenizer with special_tokens_in_strings, in and out."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "[", "]", "sep"]
+    make(keras_hub, "BertBackbone", tmp_path / "bert", vocabulary=len(pieces))
+    about = {"lowercase": True, "special_tokens_in_strings": True}
+    theirs = keras_hub.models.BertTokenizer(vocabulary=pieces, **about)
+    theirs.save_to_preset(str(tmp_path / "bert"))
+    ours = kb.import_checkpoint(tmp_path / "bert", "keras_hub", out=tmp_path / "run").tokenizer
+    kb.export_checkpoint(tmp_path / "run", tmp_path / "back", "keras_hub")
+    back = keras_hub.models.BertTokenizer.from_preset(str(tmp_path / "back"))
+    for text in ("The cats [SEP] the", "[SEP][MASK]cat", "[sep] the", "the[CLS]"):
+        assert ours.encode(text) == np.asarray(theirs(text)).tolist() == np.asarray(back(text)).tolist(), text
+
+
 def test_a_byte_level_tokenizer_comes_along(keras_hub, tmp_path):
     known = [*SPECIALS.values(), *sorted(ALPHABET), "ab"]
     theirs = keras_hub.models.RobertaTokenizer(vocabulary={p: i for i, p in enumerate(known)}, merges=["a b"])

@@ -9,6 +9,7 @@ import kerasbert as kb
 from kerasbert.checkpoints.keras_hub_tokenizers import read_tokenizer, write_tokenizer
 from kerasbert.errors import InputError
 from kerasbert.text import WordPiece
+from kerasbert.text.added import finding_specials
 from tests.checkpoints import presets
 from tests.checkpoints.test_keras_hub_files import written
 
@@ -120,7 +121,6 @@ DEFAULTS = {  # of KerasHub's tokenizers: with others they give other ids
     "sequence_length": None,
     "add_bos": False,
     "add_eos": False,
-    "special_tokens_in_strings": False,
     "oov_token": "[UNK]",
 }
 
@@ -138,6 +138,18 @@ def test_settings_that_give_other_ids_are_refused(key, only, tmp_path):
         told = re.escape(f"tokenizer.json has {key} {value!r}, expected {only!r}: no such tokenizer")
         with pytest.raises(InputError, match=told):
             read_tokenizer(tmp_path)
+
+
+def test_special_tokens_are_found_in_texts_as_there(tmp_path, capsys):
+    """`special_tokens_in_strings` of WordPiece; byte-level BPE finds them anyway, SentencePiece's models do not."""
+    plain, found = presets.TOKENIZERS["bert"], finding_specials(presets.TOKENIZERS["bert"])
+    write_tokenizer(tmp_path / "bert", found, "BertBackbone", tmp_path)
+    assert json.loads((tmp_path / "bert/tokenizer.json").read_text())["config"]["special_tokens_in_strings"] is True
+    assert read_tokenizer(tmp_path / "bert").digest() == found.digest() != plain.digest()
+    write_tokenizer(tmp_path / "bart", finding_specials(presets.TOKENIZERS["bart"]), "BartBackbone", tmp_path)
+    assert capsys.readouterr().err == ""
+    write_tokenizer(tmp_path / "albert", finding_specials(presets.TOKENIZERS["albert"]), "AlbertBackbone", tmp_path)
+    assert "AlbertTokenizer finds no added tokens in a text (<pad> <unk> [CLS])" in capsys.readouterr().err
 
 
 def test_tokens_that_a_text_is_not_split_at_are_told(tmp_path, capsys):

@@ -52,6 +52,7 @@ OWN = {
     "ElectraBackbone": {"num_segments": (1, 2, 5)},
 }
 SPECIAL = ("the [MASK] cat [SEP]", "the <mask>cat</s>", "<|endoftext|>the", "<pad> the")
+FINDING = ("RobertaBackbone", "BartBackbone", "GPT2Backbone")  # whose tokenizers find special tokens within texts
 DTYPES = (None, None, None, "float32", "bfloat16", "mixed_bfloat16", "float16", "mixed_float16", "float64")
 # what is about the layer, and not what it computes
 ABOUT = ("name", "trainable", "dtype")
@@ -162,7 +163,8 @@ def tried(keras_hub, name: str, options: dict, folder: Path) -> tuple[str, str]:
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told):
-            encoder = kb.import_checkpoint(folder / "theirs", "keras_hub", out=folder / "ours")
+            about = {"out": folder / "ours", "special_tokens_in_texts": name in FINDING}
+            encoder = kb.import_checkpoint(folder / "theirs", "keras_hub", **about)
     except InputError as error:
         return "refused", str(error)
     if wrong := off(encoder, inputs, wanted):
