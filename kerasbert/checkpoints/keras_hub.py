@@ -29,7 +29,6 @@ from kerasbert.errors import InputError
 from kerasbert.spec import Spec
 from kerasbert.storage import unused
 from kerasbert.storage.json_view import Json, JsonView
-from kerasbert.text.added import finding_specials
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
@@ -274,8 +273,7 @@ class OpenedPreset(Opened):
         """The tokenizer that was asked for, else the preset's."""
         if asked.tokenizer:
             return super().tokenizer(spec, asked)
-        found = fitting(read_tokenizer(self.folder), self.folder, spec)
-        return finding_specials(found) if found is not None and asked.special_tokens_in_texts else found
+        return fitting(read_tokenizer(self.folder, asked.special_tokens_in_texts), self.folder, spec)
 
     def answers(self, task: Json | None, classes: int, spec: Spec, asked: ImportOptions) -> Answers:
         """What the head answers, of texts as long as its preprocessor makes them."""

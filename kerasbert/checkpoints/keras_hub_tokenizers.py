@@ -54,8 +54,11 @@ _CLASSES = {
 }
 
 
-def read_tokenizer(folder: Path) -> Tokenizer | None:
+def read_tokenizer(folder: Path, finding: bool = False) -> Tokenizer | None:
     """The preset's tokenizer; None where it has none.
+
+    Args:
+        finding: whether it finds the special tokens of its class within texts, as byte-level BPE does there.
 
     Differs: KerasHub's splitting of text (tensorflow-text's regular expressions) differs from Hugging Face's in rare
     characters; the tokenizer read here follows Hugging Face's.
@@ -72,11 +75,19 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
             )
     settings.read("lowercase", "strip_accents", "add_prefix_space", "special_tokens_in_strings")
     unused.leave(folder / "tokenizer.json", settings.unread(_TOKENIZER_UNREAD))
+    name = str(content.get("class_name"))
+    found = _held(assets, settings, name)
+    if found is None or not (finding or settings.get("special_tokens_in_strings")):
+        return found
+    return finding_specials(found, _CLASSES[name][1].values() if name in _CLASSES else None)
+
+
+def _held(assets: Path, settings: JsonView, name: str) -> Tokenizer | None:
+    """What the files of a tokenizer hold; `settings` and `name` of its class."""
     if (assets / "vocabulary.txt").is_file():
         pieces = (assets / "vocabulary.txt").read_text("utf-8").split("\n")
         lowercase, accents = (bool(settings.get(name, False)) for name in ("lowercase", "strip_accents"))
-        words = WordPiece([piece for piece in pieces if piece], lowercase=lowercase, strip_accents=accents)
-        return finding_specials(words) if settings.get("special_tokens_in_strings") else words
+        return WordPiece([piece for piece in pieces if piece], lowercase=lowercase, strip_accents=accents)
     if (assets / "vocabulary.json").is_file():
         lines = (assets / "merges.txt").read_text("utf-8").split("\n")
         merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
@@ -85,7 +96,7 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
         tokenizer: BytePairEncoding = hf.byte_level(pieces, merges, words)
         return tokenizer
     models = sorted(assets.glob("*.spm"))
-    return _of_pieces(models[0], str(content.get("class_name"))) if models else None
+    return _of_pieces(models[0], name) if models else None
 
 
 def _of_pieces(path: Path, name: str) -> Tokenizer:

@@ -6,7 +6,7 @@ them is normalised and cut at the others, whose contents are normalised too, and
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasbert.errors import InputError
@@ -83,17 +83,20 @@ def read_added(entries: Any, vocabulary: Mapping[str, int]) -> tuple[AddedToken,
     return tuple(tokens)
 
 
-def finding_specials(tokenizer: "Tokenizer") -> "Tokenizer":
+def finding_specials(tokenizer: "Tokenizer", only: Collection[str] | None = None) -> "Tokenizer":
     """The tokenizer that finds special tokens such as [SEP] within texts too, as transformers' do; else they are other text.
 
-    Where pieces hold the blank before a word a mask takes it in, as those of RoBERTa, ALBERT and XLM-R do.
+    Args:
+        only: the special tokens that are found, nothing beside them; by default all, and where pieces hold the blank before a
+            word a mask takes it in, as those of RoBERTa, ALBERT and XLM-R do.
 
     Raises:
         InputError: a tokenizer of whole words, which knows no added tokens.
     """
     known, mask = {token.content for token in tokenizer.added}, tokenizer.specials.get("mask")
-    found = [piece for piece in dict.fromkeys(tokenizer.specials.values()) if piece not in known]
-    blanks = tokenizer.kind != "wordpiece"
+    wanted = dict.fromkeys(piece for piece in tokenizer.specials.values() if only is None or piece in only)
+    found = [piece for piece in wanted if piece not in known]
+    blanks = only is None and tokenizer.kind != "wordpiece"
     more = [AddedToken(piece, lstrip=blanks and piece == mask, special=True, piece=True) for piece in found]
     other = copy.copy(tokenizer)
     other.__dict__.pop("matchers", None)  # of the tokens before
