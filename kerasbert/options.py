@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from kerasbert import field_names
 from kerasbert.errors import InputError, near
+from kerasbert.storage.aside import claiming
 from kerasbert.within import within
 
 Result = TypeVar("Result")
@@ -248,7 +249,8 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
         for name, value in (*zip(signature.parameters, positional), *given.items()):
             if name in hints:
                 check_type(name, hints[name], value)
-        return function(*positional, **given)
+        with claiming():
+            return function(*positional, **given)
 
     return cast("Callable[Parameters, Result]", functools.wraps(function)(call))
 
@@ -313,7 +315,8 @@ def _taking(
         for parameter in own:
             if parameter.default is not parameter.empty:
                 bound.arguments.setdefault(parameter.name, parameter.default)
-        return call(**bound.arguments)
+        with claiming():
+            return call(**bound.arguments)
 
     whole: Any = functools.wraps(function)(taken)
     whole.__signature__ = signature

@@ -13,6 +13,7 @@ from kerasbert.checkpoints.vectors import ABOUT, FORMATS, FastTextVectors, WordV
 from kerasbert.classics import cooccurrence
 from kerasbert.data.sources import check_files, read_lines
 from kerasbert.errors import InputError, unknown
+from kerasbert.options import checked
 from kerasbert.storage import files as folders
 from kerasbert.storage import steady
 from kerasbert.storage.json_view import JsonMap
@@ -103,6 +104,7 @@ class Sentences:
                 yield words[first : first + LONGEST]
 
 
+@checked
 def train_vectors(
     files: str | os.PathLike | Sequence[str | os.PathLike],
     *,
@@ -149,6 +151,7 @@ def train_vectors(
     return vectors
 
 
+@checked
 def convert_vectors(
     path: str | os.PathLike, out: str | os.PathLike, format: str | None = None, overwrite: bool = False
 ) -> WordVectors:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from kerasbert.errors import InputError
-from kerasbert.storage import places
+from kerasbert.storage import locks, places
 from kerasbert.storage.aside import Aside, make, shown, sweep, sync, unmake
 
 __all__ = [
@@ -133,14 +133,8 @@ def lock(file: IO[bytes], told: str) -> None:
     Args:
         told: str, the beginning of the error where another process has it.
     """
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(f"{told}: wait for it, or choose another --out") from None
+    if locks.lock(file.fileno()) is False:
+        raise InputError(f"{told}: wait for it, or choose another --out")
 
 
 def sha256(path: str | os.PathLike) -> str:
@@ -167,13 +161,16 @@ def write_json(path: str | os.PathLike, value: object) -> None:
     write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def check_free(path: str | os.PathLike, replace: bool = False, inputs: Iterable[str | os.PathLike] = ()) -> None:
+def check_free(
+    path: str | os.PathLike, replace: bool = False, inputs: Iterable[str | os.PathLike] = (), *, claim: bool = True
+) -> None:
     """Refuse a place for a directory that holds something already, unless that is ours and to be replaced.
 
     Args:
         inputs: what is read, in whose place nothing is written.
+        claim: bool, keep it for the call that asks; not where another one that wants it takes the next instead.
     """
-    places.check_folder(path, replace, inputs)
+    places.check_folder(path, replace, inputs, claim=claim)
 
 
 @contextlib.contextmanager
@@ -201,7 +198,7 @@ def new_version(base: str | os.PathLike) -> Iterator[Aside]:
 
     Of what it gives `new` is where it is written, and `path` is its place, another one where somebody else took that meanwhile.
     """
-    real = places.check_folder(next_version(base))
+    real = places.check_folder(next_version(base), claim=False)
 
     def put(new: Aside) -> None:
         while True:

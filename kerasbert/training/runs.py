@@ -319,7 +319,7 @@ def check_place(out: str | os.PathLike, overwrite: bool = False, inputs: Iterabl
         for each in inputs
     )
     names = [name for name in every if isinstance(name, str | os.PathLike)]
-    real = places.check_begun(out, "run.json", "run", overwrite, names)
+    real = places.check_begun(out, "run.json", "run", overwrite, names, several=True)
     for folder in (real, real / "checkpoints"):
         files.sweep(folder)
 
