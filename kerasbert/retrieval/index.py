@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,12 +15,13 @@ from kerasbert.options import check_names, checked, fits
 from kerasbert.retrieval import exact, forms, graph, judging, lexical
 from kerasbert.retrieval.building import build
 from kerasbert.retrieval.encoding import identity
-from kerasbert.retrieval.folder import VECTORS, about, check_files, damaged
+from kerasbert.retrieval.folder import VECTORS, about, check_files, damaged, is_written
 from kerasbert.retrieval.judging import Relevant
 from kerasbert.retrieval.passages import Kept, Source, mapped
 from kerasbert.retrieval.reranking import reranked
 from kerasbert.storage import steady
 from kerasbert.storage.json_view import Json
+from kerasbert.storage.overwritten import Mapped
 from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
 from kerasbert.tasks.similarity import Hit
@@ -79,6 +81,13 @@ class Index:
         self._texts = Kept(self.path, self.about["count"])
         self._graph = graph.opened(self.path, self.about) if "graph" in self.about else None
         self._words = lexical.opened(self.path) if "words" in self.about else None
+        place, written = Path(os.path.abspath(self.path)), self.about["files"]
+        self._mapped = [Mapped(self.path / name, partial(is_written, place, name, written[name])) for name in written]
+
+    def _check_mapped(self) -> None:
+        """Refuse files that something wrote over since they were mapped; an index that is built again has others."""
+        for file in self._mapped:
+            file.check()
 
     def _found(self) -> str:
         """The directory of the model, as the index tells it."""
@@ -175,6 +184,7 @@ class Index:
 
     def _ranked(self, queries: Sequence[str], top: int, how: str, at: tuple[str | None, bool]) -> list[list[Hit]]:
         """The first hits of each query, before any other order."""
+        self._check_mapped()
         prompt_name, exact_search = at
         wanted = top if how != "both" else lexical.most(len(self), top)
         vectors = None if how == "words" else self.encode(queries, prompt_name)
@@ -194,6 +204,7 @@ class Index:
             InputError: other vectors, or a number in them that is not finite.
         """
         _check_count("top", top)
+        self._check_mapped()
         vectors = np.asarray(vectors, "float32")
         if vectors.ndim != 2 or vectors.shape[1] != self.width or not np.isfinite(vectors).all():
             raise InputError(f"expected finite vectors of the shape (n, {self.width}). Received: {vectors.shape}")
