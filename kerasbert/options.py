@@ -249,8 +249,12 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
         for name, value in (*zip(signature.parameters, positional), *given.items()):
             if name in hints:
                 check_type(name, hints[name], value)
-        with claiming():
-            return function(*positional, **given)
+        try:
+            with claiming():
+                return function(*positional, **given)
+        except TypeError:
+            check_bound(called, signature, positional, given)
+            raise
 
     return cast("Callable[Parameters, Result]", functools.wraps(function)(call))
 
@@ -280,8 +284,29 @@ def check_names(function: str, given: Iterable[str], known: Collection[str]) -> 
             raise InputError(f"{function} has no option {name!r}{_meant(name, known)}")
 
 
+def check_bound(
+    function: str, signature: inspect.Signature, positional: Sequence[object], given: Mapping[str, object]
+) -> None:
+    """Refuse a call that lacks an argument, gives one twice, or more of them than have a place."""
+    try:
+        signature.bind(*positional, **given)
+    except TypeError as error:
+        every = [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        placed = [p.name for p in every if p.kind != p.KEYWORD_ONLY]
+        got = {*placed[: len(positional)], *given}
+        absent = [p.name for p in every if p.default is p.empty and p.name not in got]
+        if absent:
+            raise InputError(f"{function} needs {', '.join(absent)}, which the call does not give") from error
+        if len(positional) > len(placed):
+            names = ", ".join(name for name in placed if name != "self")
+            raise InputError(f"{function} takes {names} by place: give the other arguments by name") from error
+        raise InputError(f"{function}: {error}") from error
+
+
 def _meant(name: str, known: Collection[str]) -> str:
     """The end of an error: what an argument that is none must have meant."""
+    if ours := field_names.keyword(name, known):
+        return f". In Python it is {ours}"
     option = "--" + name.lower().replace("_", "-")
     if (ours := field_names.option(option)[2:].split(" ")[0].replace("-", "_")) in known:
         return f". Nearest: {ours!r}"
@@ -309,6 +334,7 @@ def _taking(
             field = whole.options.get(name)
             if field is not None and field.metadata["least"] is None:  # else `check_range` looks
                 check_type(name, field.type, given[name])
+        check_bound(function.__name__, signature, positional, given)
         bound = signature.bind(*positional, **given)
         for name in bound.arguments.keys() & hints.keys():
             check_type(name, hints[name], bound.arguments[name])

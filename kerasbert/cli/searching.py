@@ -189,7 +189,7 @@ def _how(options: argparse.Namespace, held: Mapping[str, object]) -> Keywords:
         raise InputError(
             f"{options.model} has vectors alone: build it with words (words=True, kerasbert index --words)"
         )
-    settings = {"exact_search": options.exact, "prompt_name": options.prompt_name, "how": options.how}
+    settings = {"exact": options.exact, "prompt_name": options.prompt_name, "how": options.how}
     return settings | ({"rerank": options.rerank, "candidates": options.candidates} if options.rerank else {})
 
 

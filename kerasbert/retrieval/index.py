@@ -105,7 +105,7 @@ class Index:
         queries: str | Sequence[str],
         top: int = 5,
         *,
-        exact_search: bool = False,
+        exact: bool = False,
         prompt_name: str | None = None,
         rerank: "str | os.PathLike | keras.Model | None" = None,
         candidates: int = 100,
@@ -115,7 +115,7 @@ class Index:
 
         Args:
             queries: str, or a list of them. top: int, how many texts of each at most.
-            exact_search: bool, compare with every vector, where the index has a graph too.
+            exact: bool, compare with every vector, where the index has a graph too.
             prompt_name: str, of the prompt before a query; by default the model's "query" where it has one.
             rerank: directory or loaded model of pairs (a cross-encoder) that orders the `candidates` first.
             how: "vectors", by the cosine; "words", by BM25; "both", by the reciprocal rank fusion of the first 100 of either
@@ -135,7 +135,7 @@ class Index:
         if not given:
             return []
         first = min(top if rerank is None else max(top, candidates), len(self))
-        hits = self._ranked(given, first, self._way(how), (prompt_name, exact_search))
+        hits = self._ranked(given, first, self._way(how), (prompt_name, exact))
         if rerank is not None:
             judge = predict.as_model(rerank)
             predict.check_ours(judge)
@@ -197,6 +197,7 @@ class Index:
         rankings = ([[number for number, _ in found] for found in pair] for pair in zip(near, worded))
         return [[self._hit(*each) for each in lexical.fused(pair, top)] for pair in rankings]
 
+    @checked
     def nearest(self, vectors: np.ndarray, top: int) -> list[list[Hit]]:
         """The texts nearest to each vector of length 1, compared with all: float32 [q, H] -> q lists of hits, best first.
 
@@ -235,6 +236,7 @@ class Index:
         return forms.unit(predict.encode(self.model, listed(queries, what="queries"), **settings))
 
     @staticmethod
+    @checked
     def build(
         model: "str | os.PathLike | keras.Model | Ensemble",
         texts: "str | os.PathLike | Source | Iterable[str]",

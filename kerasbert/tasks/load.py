@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kerasbert.tasks.ensemble import Ensemble
 
 
+@checked
 def build(name: str, **changes: object) -> "SpecModel":
     """A randomly initialised encoder: `build("bert/tiny")`.
 

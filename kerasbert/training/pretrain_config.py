@@ -59,7 +59,7 @@ class PretrainConfig(RunConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.on_task is None and self.steps is None:
-            raise TypeError("missing a required argument: 'steps'")  # as Python says it of one without a default
+            raise InputError("pretrain needs steps, which the call does not give")
         if self.on_task is None and self.length is not None:
             raise InputError(
                 "the records have their length: kerasbert data FILES --length N ... makes them; leave --length out"
