@@ -167,6 +167,7 @@ def load(
             raise InputError(f"precision bfloat16 is for models of kerasbert: {directory} computes as it was made")
         return in_bfloat16(load(directory, task, base))
     if os.fspath(directory).endswith(".keras") and os.path.isfile(directory):
+        children.computing()
         model = _of_keras(directory)
         if labels is not None:
             model.labels = names_of(labels)
