@@ -9,7 +9,6 @@ import itertools
 import json
 import math
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.options import checked
-from kerasbert.storage import places
+from kerasbert.storage import places, scratch
 from kerasbert.storage.files import sha256, write_atomic
 from kerasbert.storage.json_view import Json
 from . import samples
@@ -121,7 +120,7 @@ def made(file: bytes, own: Sequence[object] = ()) -> bytes:
     Args:
         file: bytes of a .tflite. own: inputs of its task.
     """
-    with tempfile.TemporaryDirectory() as directory:
+    with scratch.folder() as directory:
         path = Path(directory) / "model.tflite"
         path.write_bytes(file)
         with load(path, cache=False) as runner:

@@ -3,12 +3,10 @@
 The one place that all commands ask. TensorFlow is loaded where a folder of others is converted, not to refuse a name.
 """
 
-import atexit
 import functools
 import os
 import shutil
 import sys
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +19,7 @@ from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.reading import plain_name
 from kerasbert.errors import InputError, near, nearest
 from kerasbert.options import checked, offered
-from kerasbert.storage import aside, files
+from kerasbert.storage import aside, files, scratch
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.files import tokenizer_file
@@ -290,8 +288,7 @@ def _or_checkpoint(run: Path, found: list[int]) -> str:
 
 def temporary(name: str | os.PathLike = "") -> Path:
     """A folder that is gone when the process ends, or the place in it of the model that is made of what a user gave."""
-    folder = Path(tempfile.mkdtemp(prefix="kerasbert."))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = scratch.made()
     if not name:
         return folder
     aside.called(folder / "model", name)

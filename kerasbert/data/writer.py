@@ -5,7 +5,6 @@ import dataclasses
 import hashlib
 import math
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from kerasbert.inputs import listed
 from kerasbert.options import configured
 from kerasbert.registry import PACKINGS
 from kerasbert.storage import files as whole
-from kerasbert.storage import remote, steady
+from kerasbert.storage import remote, scratch, steady
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.languages import write_languages
@@ -269,7 +268,7 @@ def save_tokenizer(tokenizer: Tokenizer, directory: str | os.PathLike, languages
         if languages:
             write_languages(Path(directory) / "tokenizer", languages)
         return
-    with tempfile.TemporaryDirectory() as local:
+    with scratch.folder() as local:
         tokenizer.save(local)
         if languages:
             write_languages(local, languages)

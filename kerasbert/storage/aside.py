@@ -183,7 +183,7 @@ def _claim(place: Path, path: str | os.PathLike, several: bool) -> int:
             raise InputError(
                 f"{path} is being written by another process: wait for it, or choose another place"
             ) from None
-        if locked is None or _is(place, handle):
+        if locked is None or is_of(place, handle):
             return handle
         os.close(handle)  # deleted meanwhile
 
@@ -225,13 +225,13 @@ def _created(path: Path, folder: bool) -> int | None:
             return None
         raise
     # without locks nothing is swept; a `sweep` that has it deletes it
-    if locks.lock(handle) is not False and _is(path, handle):
+    if locks.lock(handle) is not False and is_of(path, handle):
         return handle
     os.close(handle)
     return None
 
 
-def _is(path: Path, handle: int) -> bool:
+def is_of(path: Path, handle: int) -> bool:
     """Whether a descriptor is of what has that name."""
     try:
         return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(handle))
@@ -245,7 +245,7 @@ def _left(path: Path) -> Iterator[bool]:
     handle = None
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        left = bool(locks.lock(handle)) and _is(path, handle)
+        left = bool(locks.lock(handle)) and is_of(path, handle)
     except OSError:
         left = False
     try:

@@ -66,7 +66,7 @@ def refusal(error: BaseException) -> str | None:
 def temporary(error: BaseException) -> str | None:
     """The line of what a disk refused of files that a library writes for a while; None of another error."""
     place, told = tempfile.gettempdir(), refusal(error)
-    if told is None or not re.search(rf"{re.escape(place)}/(tmp|kerasbert\.)\w{{8}}\b", str(error)):
+    if told is None or not re.search(rf"{re.escape(place)}/(tmp|kerasbert-temporary\.)\w{{8}}\b", str(error)):
         return None
     return f"cannot write temporary files in {place}: {told}. Free space there or name another place by TMPDIR"
 

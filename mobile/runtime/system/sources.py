@@ -63,9 +63,9 @@ def _held(fill: Callable[[Callable[[Bytes], object]], object]) -> tuple[Path, Ca
                 fill(file.write)
             return path, lambda: os.close(number)
         os.close(number)
-    import tempfile  # here: a phone, which has files in memory, does without
+    from kerasbert.storage import scratch  # here: a phone, which has files in memory, does without
 
-    number, name = tempfile.mkstemp(suffix=".tflite")
-    with os.fdopen(number, "wb") as file:
+    folder = scratch.made()
+    with open(folder / "model.tflite", "wb") as file:
         fill(file.write)
-    return Path(name), lambda: Path(name).unlink(missing_ok=True)
+    return folder / "model.tflite", lambda: scratch.remove(folder)
