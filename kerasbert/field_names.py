@@ -96,7 +96,7 @@ PYTHON: dict[
     **dict.fromkeys(("file", "golden"), ("path",)),
     "data": ("texts",),
     **dict.fromkeys(("text", "texts", "query"), ("texts", "queries")),
-    **dict.fromkeys(("text_column", "text_b_column", "id_column", "delimiter", "columns"), ("texts, a list",)),
+    **dict.fromkeys(("text_column", "text_b_column", "delimiter", "columns"), ("texts, a list",)),
     "set": ("changes={PATH: VALUE}", "options={NAME: VALUE}"),
     "prefix": ("options={'prefix': TEXT}",),
     **dict.fromkeys(("train", "dev"), ("data={'train': FILE, 'dev': FILE}",)),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from kerasbert.adaptation import Adapters, Lora, Pals
 from kerasbert.errors import InputError, near, nearest
-from kerasbert.options import checked_fields
+from kerasbert.options import checked, checked_fields, of_numpy
 from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ class Spec:
 
     attended = "hidden"  # no field: the path of the width that the heads divide among themselves
 
+    @checked
     def derive(self, changes: Mapping[str, object]) -> Self:
         """A copy with the fields at dotted paths replaced.
 
@@ -312,7 +313,7 @@ def paths(kind: type) -> Mapping[str, Any]:
 
 def check(path: str, value: object, hint: Any) -> Any:
     """`value` as the field's type, or an InputError that names the field."""
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    options, (value,) = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,), of_numpy([value])
     for option in options:
         if option is type(None):
             if value is None:
@@ -371,8 +372,7 @@ def from_dict(tree: JsonMap, kind: type[Settings] = Spec, prefix: str = "") -> S
         nested = dataclasses.is_dataclass(hints[name])
         values[name] = from_dict(value, hints[name], path + ".") if nested else check(path, value, hints[name])
     spec = kind(**values)
-    validate = getattr(spec, "validate", None)
-    return spec if validate is None else validate()
+    return getattr(spec, "validate", lambda: spec)()
 
 
 def differences(one: "DataclassInstance", other: "DataclassInstance") -> dict[str, tuple[object, object]]:

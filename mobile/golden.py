@@ -163,6 +163,8 @@ def verify(runner: Runner, path: str | os.PathLike, tolerance: float | None = No
     Raises:
         InputError: it cannot be read, is damaged or of a later format, or of another .tflite.
     """
+    if not isinstance(runner, Runner):
+        raise InputError(f"runner is a {type(runner).__name__}, expected what load(FILE) gives")
     try:
         content = Path(path).read_bytes().decode()
     except OSError as error:

@@ -76,6 +76,8 @@ def check(model: str | os.PathLike) -> str:
     Raises:
         InputError: it is none of them; the line says what there is and what to do.
     """
+    if not os.fspath(model):
+        raise InputError("the name of the model is empty, expected a model directory")
     path = Path(model)
     if path.is_dir():
         if (path / "run.json").is_file() and not (path / WEIGHTS).is_file():
@@ -249,11 +251,9 @@ def _near(name: str, models: list[str]) -> str:
 
 @checked
 def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: bool | None = None) -> Tokenizer:
-    """`text.load_tokenizer`, which also takes a model or run directory, and a name on the Hugging Face hub.
-
-    Raises:
-        InputError: nothing there, unreadable, or a special token such as [MASK] is missing.
-    """
+    """`text.load_tokenizer`, also of a model or run directory or a name on the hub. Raises InputError: none there, unreadable."""
+    if isinstance(path, Mapping) and not all(isinstance(content, bytes) for content in path.values()):
+        raise InputError("the mapping of files holds other than bytes, expected name -> bytes: Path(FILE).read_bytes()")
     return text.load_tokenizer(path if isinstance(path, Mapping) else tokenizer_of(path), lowercase)
 
 

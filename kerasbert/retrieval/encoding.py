@@ -99,7 +99,8 @@ def encode_file(
         settings: see `kb.encode`.
     """
     forms.check(dtype)
-    places.check_file(out, overwrite, "vectors", [source.path] if source.path else ())
+    read = (model, source.path)
+    places.check_file(out, overwrite, "vectors", [each for each in read if isinstance(each, str | os.PathLike)])
     model = predict.as_model(model)
     about = {"model": identity(model), "texts": source.digest, **{name: settings.get(name) for name in SETTINGS}}
     shape = source.count, width(model, source.texts(), settings)

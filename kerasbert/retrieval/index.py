@@ -206,7 +206,10 @@ class Index:
         """
         _check_count("top", top)
         self._check_mapped()
-        vectors = np.asarray(vectors, "float32")
+        try:
+            vectors = np.asarray(vectors, "float32")
+        except (TypeError, ValueError) as error:
+            raise InputError(f"vectors are no numbers, expected the shape (n, {self.width}): {error}") from error
         if vectors.ndim != 2 or vectors.shape[1] != self.width or not np.isfinite(vectors).all():
             raise InputError(f"expected finite vectors of the shape (n, {self.width}). Received: {vectors.shape}")
         return [[self._hit(*each) for each in found] for found in self._nearest(vectors, top, True)]

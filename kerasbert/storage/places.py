@@ -62,6 +62,8 @@ FILES: Mapping[
     "mined": ("rows of kerasbert mine", rb"\A\{\"anchor\": .*\"negatives\": \["),
     "vectors": ("a .npy of vectors", _VECTORS),
     "index": ("an index of a device", rb"\AKBINDEX\x01"),
+    "grid": ("a grid.json of kerasbert", rb"\A\{\n  \"task\": .*\n  \"runs\": \["),
+    "folds": ("a folds.json of kerasbert", rb"\A\{\n  \"task\": .*\n  \"folds\": \["),
     "submission": ("a file for GLUE's server", rb"\Aindex\tprediction\n"),
 }
 WITHIN = {

@@ -50,7 +50,9 @@ def merged(model: "keras.Model") -> "keras.Model":
         model: an encoder or a task's model; one without LoRA comes back as it is.
     """
     encoder = encoder_of(model)
-    if not specs.maybe(getattr(encoder, "spec", None), "lora.rank"):
+    if not hasattr(encoder, "spec"):
+        raise InputError(f"model is a {type(model).__name__}, expected a model of kerasbert: kb.load(DIRECTORY)")
+    if not specs.maybe(encoder.spec, "lora.rank"):
         return model
     spec, held = dataclasses.replace(encoder.spec, lora=specs.Lora()), values(encoder)
     return rebuilt(model, spec, encoder.dtype_policy, adapters.merge(held, held.__getitem__, encoder.spec))

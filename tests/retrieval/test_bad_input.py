@@ -130,6 +130,7 @@ def test_large_texts_and_graphs_are_known_by_pieces_from_end_to_end(tmp_path, mo
         (lambda index: index.build(index.model, ["a"], "x", words="no"), "words must be True or False. Received: 'no'"),
         (lambda index: index.search("cat", topp=1), "Index.search has no option 'topp'. Nearest: 'top'"),
         (lambda index: index.search("cat", exact="no"), "exact must be True or False. Received: 'no'"),
+        (lambda index: index.nearest("cat", 1), "vectors are no numbers, expected the shape"),
         (lambda index: index.evaluate({"cat": ["0"]}, excat=True), "Nearest: 'exact'"),
         (
             lambda index: index.evaluate({"cat": ["0"]}, top="3"),

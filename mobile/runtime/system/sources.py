@@ -22,8 +22,14 @@ def located(source: object) -> tuple[Path, Callable[[], None]]:
         InputError: anything else, or a descriptor of no such file.
     """
     if isinstance(source, str | os.PathLike):
+        if not os.fspath(source):
+            raise InputError("the path is empty, expected a .tflite file")
         return Path(source), _nothing
     if isinstance(source, Bytes):
+        if bytes(source[4:8]) != b"TFL3":
+            raise InputError(
+                f"the {len(source):,} bytes are no .tflite, expected the content of one, or its path as text"
+            )
         return _held(lambda write: write(source))
     if not isinstance(source, int) or isinstance(source, bool):
         raise InputError(f"received a {type(source).__name__}, expected a path, the bytes of a .tflite or a descriptor")
