@@ -27,6 +27,7 @@ SEEN = {bool, str, os.PathLike, types.NoneType, Mapping}
 FIELDS = SEEN | {int, float, tuple}  # of a dataclass
 PLAIN = {int: "a whole number", float: "a number", str: "text", bool: "true or false", types.NoneType: "null"}
 PYTHON = {bool: "True or False", types.NoneType: "None"}  # where a program gives them
+FEW = 64  # numbers of a list that are an option's; a longer one may be of texts
 EMPTY = ("prefix",)  # texts that may be empty, beside those that always hold one
 _offered: contextvars.ContextVar[Collection[str] | None] = contextvars.ContextVar("offered", default=None)
 
@@ -285,7 +286,7 @@ def _hints(signature: inspect.Signature, seen: set[Any] = SEEN) -> dict[str, obj
 
 
 def of_numpy(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Arguments, a number or a truth value of numpy, or of a dict, as Python's own: json holds no other.
+    """Arguments, a number or a truth value of numpy, alone or of a few, as Python's own: json holds no other.
 
     >>> import numpy as np
     >>> of_numpy([np.int64(3), np.bool_(True), {"a": np.float64(0.5)}, np.str_("a"), 4])
@@ -295,6 +296,12 @@ def of_numpy(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _of_numpy(value: Any) -> Any:
+    if (
+        isinstance(value, list | tuple)
+        and len(value) <= FEW
+        and any(type(each).__module__ == "numpy" for each in value)
+    ):
+        return type(value)(map(_of_numpy, value)) if type(value) in (list, tuple) else value
     if type(value) is dict and any(type(each).__module__ == "numpy" for each in value.values()):
         return dict(zip(value, of_numpy(value.values())))
     ours = type(value).__module__ == "numpy" and (isinstance(value, numbers.Number) or type(value).__name__ == "bool")

@@ -10,11 +10,12 @@ import pytest
 import kerasbert as kb
 from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
-from kerasbert.mobile import golden
+from kerasbert.mobile import golden, prune
+from kerasbert.mobile.options import CompressConfig
 from kerasbert.options import checked
 from kerasbert.retrieval import judging
 from kerasbert.storage import places
-from kerasbert.tasks import tables
+from kerasbert.tasks import load, tables
 from kerasbert.tasks.datasets import plain
 from kerasbert.tasks.task import find_task, split_files
 from kerasbert.training import splits
@@ -168,3 +169,81 @@ def test_an_index_is_not_written_into_its_model(encoder):
     with pytest.raises(InputError, match="which is read and stays as it is"):
         kb.Index.build(encoder, ["a"], encoder / "index")
     assert not Path(encoder, "index").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        (3, "files is 3, expected one path or several"),
+        (b"a.txt", "files is b'a.txt'"),
+        ([""], "files hold '', expected paths"),
+    ],
+)
+def test_files_that_are_no_paths(files, told):
+    with pytest.raises(InputError, match=told):
+        kb.train_tokenizer(files)
+    with pytest.raises(InputError, match=told):
+        kb.write_records(files, tiny.tokenizer(), "o")
+
+
+def test_an_iterator_of_files(tmp_path):
+    """The place was looked at first, which read the iterator: the corpus was empty."""
+    (tmp_path / "a.txt").write_text("the cat sees the dog\n")
+    learnt = kb.train_tokenizer(iter([tmp_path / "a.txt"]), size=60, out=tmp_path / "t")
+    assert kb.write_records(iter([tmp_path / "a.txt"]), learnt, tmp_path / "r", length=16).examples
+    with pytest.raises(InputError, match="tokenizer is 't', expected a tokenizer: kb.load_tokenizer"):
+        kb.write_records(tmp_path / "a.txt", "t", tmp_path / "s")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"lengths": []}, "lengths is empty: leave it out"),
+        ({"length": "8"}, "length must be a whole number of at least 3"),
+        ({"min_agreement": float("nan")}, "min_agreement must be a number of at least 0"),
+        ({"min_agreement": 98.5}, "min_agreement must be at most 1"),
+        ({"max_drop": "1"}, "max_drop must be a number of at least 0"),
+        ({"texts": {"a"}}, "texts is a set, which has no order"),
+        ({"golden": "new.tflite"}, "out and golden are both new.tflite, expected a place for each"),
+        ({"quantize": ""}, "no quantization ''"),
+    ],
+)
+def test_options_of_compress(tmp_path, monkeypatch, options, told):
+    """Defaults were taken in the place of some; the golden file was written over the model."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=told):
+        kb.mobile.compress("run", **{"out": "new.tflite", **options})
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_iterator_of_lengths_is_read_once():
+    """The lengths were the usual ones: the first look had read it."""
+    config = CompressConfig(lengths=iter([16, 8]), texts=iter(["a"]))
+    assert (config.lengths, config.texts) == ([16, 8], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda run, out: kb.mobile.trim(run, [None], out=out), "text 0 is a NoneType, expected str"),
+        (lambda run, out: prune.layers(run, out=out, keep=0), "keep must be a list of whole numbers. Received: 0"),
+        (lambda run, out: prune.layers(run, out=out, keep=["0"]), "keep must be a list of whole numbers"),
+        (lambda run, out: kb.mobile.run_plan(None, out), "plan is None, expected a Plan or the file of one"),
+        (lambda run, out: kb.mobile.run_plan("", out), "plan is '', expected"),
+        (lambda run, out: kb.pretrain("bert/tiny", "r", steps=1, out=out, phases="x"), "phases must be a list"),
+    ],
+)
+def test_a_line_of_functions_that_write(encoder, tmp_path, call, told):
+    with pytest.raises(InputError, match=told):
+        call(encoder, tmp_path / "o")
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_model_knows_its_directory_from_everywhere(encoder, monkeypatch):
+    """Its run's dev rows were not found after os.chdir, and its file was judged by made-up texts."""
+    monkeypatch.chdir(encoder.parent)
+    place = load._place("encoder")
+    assert place == str(encoder)
+    assert load._place("encoder@last") == f"{encoder}@last"
+    assert load._place("org/name") == "org/name"
+    assert load._place(encoder) is encoder

@@ -186,8 +186,14 @@ def load(
         else:
             model = _headed(path, encoder, declared)
             _take(model, path)
-    model.directory = directory  # where run.json tells which rows were held out
+    model.directory = _place(directory)  # where run.json tells which rows were held out
     return model
+
+
+def _place(directory: str | os.PathLike) -> str | os.PathLike:
+    """Where a model lies, also when the current directory is another one; of a name on the hub that."""
+    there = os.path.exists(directory) or os.path.exists(os.fspath(directory).rpartition("@")[0])
+    return directory if not there or os.path.isabs(directory) else os.path.abspath(directory)
 
 
 def with_heads(encoder: Encoder, directory: str | os.PathLike, task: str) -> TaskModel:

@@ -77,6 +77,8 @@ def find_student(
         InputError: no such model, another tokenizer than the teacher's, a vocabulary that does not hold its ids, more
             layers than the teacher's.
     """
+    if not isinstance(student, str | int | os.PathLike) or isinstance(student, bool):
+        raise InputError(f"student is {student!r:.40}, expected a model, a directory, a number of layers or 'half'")
     registry.family(teacher.family).needs_blocks("its layers cannot be imitated")
     changes, most = dict(changes or {}), teacher.spec.blocks.layers
     if isinstance(student, str) and (student == "half" or student.isdecimal()):

@@ -112,6 +112,8 @@ def _check_places(run: "str | os.PathLike | keras.Model", out: Path, config: Com
     ]
     places.check_file(out, config.overwrite, "tflite", read)
     if config.golden is not None:
+        if os.path.realpath(config.golden) == os.path.realpath(out):
+            raise InputError(f"out and golden are both {out}, expected a place for each")
         places.check_file(Path(config.golden), config.overwrite, "golden", read)
 
 

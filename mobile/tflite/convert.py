@@ -20,7 +20,7 @@ Specs = Mapping[str, tuple[Sequence[int | None], str]]  # input -> its shape and
 
 def quantization(name: str | None) -> str:
     """The name of a quantization, or the error that lists them."""
-    return SCHEMES.name(str(name or "float32"))
+    return SCHEMES.name("float32" if name is None else str(name))
 
 
 def convert(
