@@ -245,21 +245,22 @@ def checked(function: Callable[Parameters, Result], seen: set[Any] = SEEN) -> Ca
         InputError: an unknown argument, or one of another type that is declared as text, a path, True or False, a mapping.
     """
     signature, called = inspect.signature(function), function.__qualname__.removesuffix(".__init__")
-    hints = _hints(signature, seen)
+    hints, made = _hints(signature, seen), cast("Callable[..., Result]", function)
     some = any(p.kind == p.VAR_KEYWORD for p in signature.parameters.values())
 
     def call(*positional: Parameters.args, **given: Parameters.kwargs) -> Result:
-        positional, given = of_numpy(positional), dict(zip(given, of_numpy(given.values())))
+        placed: Any = of_numpy(positional)
+        named: Any = dict(zip(given, of_numpy(given.values())))
         if not some:
-            check_names(called, given, [each for each in signature.parameters if each != "self"])
-        for name, value in (*zip(signature.parameters, positional), *given.items()):
+            check_names(called, named, [each for each in signature.parameters if each != "self"])
+        for name, value in (*zip(signature.parameters, placed), *named.items()):
             if name in hints:
                 check_type(name, hints[name], value)
         try:
             with claiming():
-                return function(*positional, **given)
+                return made(*placed, **named)
         except TypeError:
-            check_bound(called, signature, positional, given)
+            check_bound(called, signature, placed, named)
             raise
 
     return cast("Callable[Parameters, Result]", functools.wraps(function)(call))
@@ -304,8 +305,10 @@ def _of_numpy(value: Any) -> Any:
         return type(value)(map(_of_numpy, value)) if type(value) in (list, tuple) else value
     if type(value) is dict and any(type(each).__module__ == "numpy" for each in value.values()):
         return dict(zip(value, of_numpy(value.values())))
-    ours = type(value).__module__ == "numpy" and (isinstance(value, numbers.Number) or type(value).__name__ == "bool")
-    return value.item() if ours else value
+    number: Any = value
+    kind = type(value)
+    ours = kind.__module__ == "numpy" and (issubclass(kind, numbers.Number) or kind.__name__ == "bool")
+    return number.item() if ours else value
 
 
 def check_names(function: str, given: Iterable[str], known: Collection[str]) -> None:

@@ -52,8 +52,7 @@ def directory(model: str | os.PathLike) -> Path:
     Raises:
         InputError: none of these, an unfinished run, a folder that `import` refuses, a damaged checkpoint.
     """
-    kind = check(model)
-    path = Path(model)
+    kind, path = check(model), Path(model)
     if kind == "model":
         return path
     if kind == "hf":
@@ -68,6 +67,12 @@ def directory(model: str | os.PathLike) -> Path:
     return _checkpoint(Path(run), step)
 
 
+def _path(model: str | os.PathLike) -> Path:
+    if not os.fspath(model):
+        raise InputError("the name of the model is empty, expected a model directory")
+    return Path(model)
+
+
 def check(model: str | os.PathLike) -> str:
     """What kind of source a name is: "model", "hf", "hub", "keras", "vectors" or "checkpoint"; reads no weights.
 
@@ -76,9 +81,7 @@ def check(model: str | os.PathLike) -> str:
     Raises:
         InputError: it is none of them; the line says what there is and what to do.
     """
-    if not os.fspath(model):
-        raise InputError("the name of the model is empty, expected a model directory")
-    path = Path(model)
+    path = _path(model)
     if path.is_dir():
         if (path / "run.json").is_file() and not (path / WEIGHTS).is_file():
             raise InputError(

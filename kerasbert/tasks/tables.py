@@ -151,7 +151,7 @@ def is_table(data: object) -> bool:
     return (isinstance(first, Mapping) and not is_table(first)) or _is_row(first)
 
 
-def kept(data: "Data") -> "Data":
+def kept(data: Any) -> Any:
     """Data that can be read again: the rows of an iterator, in whose place they are, else what was given."""
     if isinstance(data, Mapping):
         return {name: kept(each) if isinstance(each, Iterator) else each for name, each in data.items()}

@@ -77,8 +77,6 @@ def find_student(
         InputError: no such model, another tokenizer than the teacher's, a vocabulary that does not hold its ids, more
             layers than the teacher's.
     """
-    if not isinstance(student, str | int | os.PathLike) or isinstance(student, bool):
-        raise InputError(f"student is {student!r:.40}, expected a model, a directory, a number of layers or 'half'")
     registry.family(teacher.family).needs_blocks("its layers cannot be imitated")
     changes, most = dict(changes or {}), teacher.spec.blocks.layers
     if isinstance(student, str) and (student == "half" or student.isdecimal()):
@@ -86,7 +84,7 @@ def find_student(
     if type(student) is int:
         spec = fewer(teacher.spec, spread(student, most)).derive(changes)
         source, copy_layers = Source(teacher.family, teacher.name, spec), True
-    elif not isinstance(student, int) and os.path.isdir(student):
+    elif isinstance(student, str | os.PathLike) and os.path.isdir(student):
         source = _of_directory(Path(student), tokenizer, changes, copy_layers)
     else:
         found, spec = registry.find(str(student))
