@@ -142,7 +142,7 @@ def test_numbers_of_numpy_are_numbers():
         (lambda: kb.Spec(hidden="3"), "hidden must be a whole number. Received: '3'"),
         (lambda: kb.Spec(attention={"heads": 2}), "attention must be a Attention"),
         (lambda: kb.Spec().derive(None), "changes must be a mapping"),
-        (lambda: kb.merged("run"), "model is a str, expected a model of kerasbert"),
+        (lambda: kb.merged("run"), "model is the path run, expected a loaded model"),
         (lambda: kb.load_tokenizer({"tokenizer.json": "{}"}), "the mapping of files holds other than bytes"),
         (lambda: kb.load(""), "directory is empty, expected a path"),
         (lambda: source.check(""), "the name of the model is empty"),  # the current directory

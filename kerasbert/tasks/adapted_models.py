@@ -49,10 +49,10 @@ def merged(model: "keras.Model") -> "keras.Model":
     Args:
         model: an encoder or a task's model; one without LoRA comes back as it is.
     """
+    if isinstance(model, str | os.PathLike):
+        raise InputError(f"model is the path {model}, expected a loaded model: kb.load(DIRECTORY)")
     encoder = encoder_of(model)
-    if not hasattr(encoder, "spec"):
-        raise InputError(f"model is a {type(model).__name__}, expected a model of kerasbert: kb.load(DIRECTORY)")
-    if not specs.maybe(encoder.spec, "lora.rank"):
+    if not specs.maybe(getattr(encoder, "spec", None), "lora.rank"):
         return model
     spec, held = dataclasses.replace(encoder.spec, lora=specs.Lora()), values(encoder)
     return rebuilt(model, spec, encoder.dtype_policy, adapters.merge(held, held.__getitem__, encoder.spec))
