@@ -184,7 +184,7 @@ def _check_budget(quantize: str, config: CompressConfig, cases: Cases, learned: 
     """Refuse a budget that cannot be measured, or that ranges leave no choice for."""
     if config.max_drop is None:
         return
-    budget.check(quantize, config.max_drop, cases.targets)
+    budget.check(quantize, cases.targets)
     if learned:
         raise InputError(f"max_drop and ranges that were learned ({aware_training.FILE}): give --calibration")
 
