@@ -14,7 +14,7 @@ from typing import IO
 
 from kerasbert.errors import InputError
 from kerasbert.storage import locks, places
-from kerasbert.storage.aside import Aside, make, shown, sweep, sync, unmake
+from kerasbert.storage.aside import ASIDE, Aside, make, shown, sweep, sync, unmake
 
 __all__ = [
     "check_free",
@@ -150,7 +150,8 @@ def digest(*paths: str | os.PathLike | None) -> list[str]:
         if not path.is_dir():
             found.append(sha256(path) if path.is_file() else str(path))
             continue
-        held = sorted({*path.glob("*"), *path.glob("tokenizer/*"), *path.glob("*/*.json")})
+        every = {*path.glob("*"), *path.glob("tokenizer/*"), *path.glob("*/*.json")}
+        held = sorted(file for file in every if not ASIDE.fullmatch(file.name))  # what somebody else writes there
         lines = [f"{file.relative_to(path).as_posix()} {sha256(file)}\n" for file in held if file.is_file()]
         found.append(hashlib.sha256("".join(lines).encode()).hexdigest())
     return found

@@ -149,9 +149,12 @@ class Table(list):
     columns = ("text",)
 
 
-def test_what_is_no_list_of_texts_is_refused(runner):
+def test_what_is_no_list_of_texts_is_refused(runner, tmp_path):
     """The names of a table's columns were answered, and a set in any order; an array without axes was a TypeError."""
-    for texts, told in ((Table(["text"]), "give a column"), ({"a"}, "no order"), (np.array("a"), "is a ndarray")):
+    named = tmp_path / "texts.txt"
+    named.write_text("the cat")
+    refused = [(str(named), "is a file, expected texts"), (named, "is a file"), (Table(["text"]), "give a column")]
+    for texts, told in (*refused, ({"a"}, "no order"), (np.array("a"), "is a ndarray")):
         with pytest.raises(InputError, match=told):
             runner(texts)
 

@@ -11,6 +11,7 @@ from kerasbert.cli.parser import command_line, run
 from kerasbert.errors import InputError
 from kerasbert.mobile import distill, prune
 from kerasbert.storage.aside import claimed, sweep
+from kerasbert.storage.files import digest
 from kerasbert.storage.places import check_folder
 from tests.support import python
 
@@ -166,3 +167,11 @@ def test_a_function_keeps_its_place_while_it_works(tmp_path, monkeypatch):
     check_folder("o")
     assert not other("o")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_claim_in_a_model_directory_is_no_part_of_it(tmp_path):
+    """A report that is written there meanwhile made it another model."""
+    (tmp_path / "model.json").write_text("{}")
+    before = digest(tmp_path)
+    with claimed(tmp_path / "report.html"):
+        assert digest(tmp_path) == before
