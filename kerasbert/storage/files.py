@@ -137,10 +137,16 @@ def lock(file: IO[bytes], told: str) -> None:
         raise InputError(f"{told}: wait for it, or choose another --out")
 
 
-def sha256(path: str | os.PathLike) -> str:
-    """The hash of a file's content, in hexadecimal."""
+def sha256(path: str | os.PathLike, most: int | None = None) -> str:
+    """The hash of a file's content, or of its first bytes, in hexadecimal."""
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        if most is None:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        found = hashlib.sha256()
+        while most > 0 and (part := file.read(min(most, 1 << 20))):
+            found.update(part)
+            most -= len(part)
+        return found.hexdigest()
 
 
 def digest(*paths: str | os.PathLike | None) -> list[str]:
