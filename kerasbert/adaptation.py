@@ -3,8 +3,10 @@
 import dataclasses
 
 from kerasbert.errors import InputError
+from kerasbert.options import checked_fields
 
 
+@checked_fields
 @dataclasses.dataclass(frozen=True)
 class Adapters:
     """Small networks between a sublayer and its residual sum (Houlsby et al., 2019, section 2.1).
@@ -18,6 +20,7 @@ class Adapters:
     activation: str = "gelu"
 
 
+@checked_fields
 @dataclasses.dataclass(frozen=True)
 class Lora:
     """Low-rank updates of linear maps (Hu et al., 2021, section 4.1): W + alpha / rank * A B, of which A and B are trained.
@@ -52,6 +55,7 @@ class Lora:
         return self
 
 
+@checked_fields
 @dataclasses.dataclass(frozen=True)
 class Pals:
     """Projected attention layers, beside every block (Stickland and Murray, 2019, section 3.2).

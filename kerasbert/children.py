@@ -41,15 +41,23 @@ def environment(paths: Sequence[str] | None = None, **more: str) -> dict[str, st
 
 
 def check_fork() -> None:
-    """Note that TensorFlow computes in this process, before it does.
+    """Refuse to compute in a fork of a process in which TensorFlow did.
 
     Raises:
-        InputError: it is a fork of one in which TensorFlow did: the threads that compute are not in a fork, which would wait for
-            them for ever.
+        InputError: it is one: the threads that compute are not in a fork, which would wait for them for ever.
     """
     if _COMPUTES not in ([], [os.getpid()]):
         raise InputError(
             "this process is a fork of one in which TensorFlow has computed, and would wait for its threads for ever. Start "
             'it by multiprocessing.get_context("spawn"), or load models in the forks alone'
         )
+
+
+def computing() -> None:
+    """Note that TensorFlow computes in this process, before it does and once all that it needs is found.
+
+    Raises:
+        InputError: as `check_fork`.
+    """
+    check_fork()
     _COMPUTES[:] = [os.getpid()]

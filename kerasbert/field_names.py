@@ -3,6 +3,9 @@
 A task's exact synonym is an alias, which is understood; everything else is refused with our name for it.
 """
 
+import re
+from collections.abc import Collection
+
 TASKS = {  # what a task is called on the Hugging Face hub -> ours
     "text-classification": "classification",
     "sequence-classification": "classification",
@@ -75,6 +78,44 @@ SYNONYMS: dict[str, tuple[str, ...]] = {  # name -> ours, of which the first tha
     **dict.fromkeys(("max_new_tokens", "max_target_length"), ("target_length",)),
     "num_beams": ("beams",),
     "do_sample": ("temperature",),
+}
+PYTHON: dict[
+    str, tuple[str, ...]
+] = {  # option of a command -> what a function calls it: of these the first that it takes
+    "to": ("target",),
+    "from": ("source",),
+    "next": ("next_version",),
+    "loss": ("losses",),
+    "pattern": ("patterns",),
+    "by": ("model",),
+    "cased": ("lowercase=False",),
+    "cbow": ("skipgram=False",),
+    "peak_tflops": ("peak, in FLOP/s",),
+    "out": ("path", "directory"),
+    "model": ("run", "teacher", "runner"),
+    **dict.fromkeys(("file", "golden"), ("path",)),
+    "data": ("texts",),
+    **dict.fromkeys(("text", "texts", "query"), ("texts", "queries")),
+    **dict.fromkeys(("text_column", "text_b_column", "delimiter", "columns"), ("texts, a list",)),
+    "set": ("changes={PATH: VALUE}", "options={NAME: VALUE}"),
+    "prefix": ("options={'prefix': TEXT}",),
+    **dict.fromkeys(("train", "dev"), ("data={'train': FILE, 'dev': FILE}",)),
+    **dict.fromkeys(("select", "static_masks"), ("objective={NAME: VALUE}",)),
+    "ensemble": ("model=[RUN, RUN]",),
+    **dict.fromkeys(("base", "precision", "task", "label_names"), ("model=kb.load(...)", "run=kb.load(...)")),
+}
+FUNCTIONS = {  # option of a command that is another function in Python -> that
+    "folds": "kb.cross_validate",
+    **dict.fromkeys(("grid", "seeds"), "kb.grid"),
+    **dict.fromkeys(("sampling", "sampling_limit", "sampling_temperature"), "kb.finetune_tasks"),
+    "recipe": "kb.read_recipe",
+    **dict.fromkeys(("explain", "explain_steps"), "kb.explain"),
+    **dict.fromkeys(("plan", "work"), "kb.mobile.run_plan"),
+    "trim": "kb.mobile.trim",
+    "student": "kb.mobile.distill.distill",
+    **dict.fromkeys(("prune", "heads", "width"), "kb.mobile.prune"),
+    "relevant": "kb.Index.evaluate",
+    **dict.fromkeys(("cache", "no_cache", "threads", "windows", "delegate"), "kb.mobile.load"),
 }
 # what others give to a call and a task's options hold here
 TASK_OPTIONS = (
@@ -210,6 +251,18 @@ def option(name: str) -> str:
     ('--length', '--precision mixed_float16', '')
     """
     return OPTIONS.get(name.lower().replace("_", "-"), "")
+
+
+def keyword(name: str, known: Collection[str]) -> str:
+    """What Python calls an option of a command, of the arguments of a function or as another one; "" for neither.
+
+    >>> keyword("to", ["run", "target"]), keyword("no_cache", ["cache"]), keyword("folds", ["model"]), keyword("xyzzy", [])
+    ('target', 'cache=False', 'kb.cross_validate', '')
+    """
+    if name.startswith("no_") and name[3:] in known:
+        return f"{name[3:]}=False"
+    ours = (each for each in PYTHON.get(name, ()) if re.split("[=,]", each)[0] in known)
+    return next(ours, FUNCTIONS.get(name, ""))
 
 
 def task(name: str) -> str:

@@ -42,8 +42,10 @@ def texts_of(given: Any) -> Iterable[object]:
     """The texts of a call to a device's runtime.
 
     Raises:
-        InputError: no list: the names of a table's columns would be answered, a set in any order.
+        InputError: no list: the names of a table's columns would be answered, a set in any order, or the name of a file.
     """
+    if isinstance(given, str | os.PathLike) and os.path.isfile(given):
+        raise InputError(f"{given} is a file, expected texts: read it, or kerasbert-mobile run FILE --data {given}")
     texts = listed(given)
     if isinstance(texts, set | frozenset):
         raise InputError("texts is a set, which has no order: give a list, sorted(texts)")

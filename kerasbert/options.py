@@ -17,14 +17,18 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from kerasbert import field_names
 from kerasbert.errors import InputError, near
+from kerasbert.storage.aside import claiming
 from kerasbert.within import within
 
 Result = TypeVar("Result")
 Parameters = ParamSpec("Parameters")
 # types that `checked` looks for: a number's range is its function's to tell
 SEEN = {bool, str, os.PathLike, types.NoneType, Mapping}
+FIELDS = SEEN | {int, float, tuple}  # of a dataclass
 PLAIN = {int: "a whole number", float: "a number", str: "text", bool: "true or false", types.NoneType: "null"}
 PYTHON = {bool: "True or False", types.NoneType: "None"}  # where a program gives them
+FEW = 64  # numbers of a list that are an option's; a longer one may be of texts
+EMPTY = ("prefix",)  # texts that may be empty, beside those that always hold one
 _offered: contextvars.ContextVar[Collection[str] | None] = contextvars.ContextVar("offered", default=None)
 
 
@@ -189,7 +193,9 @@ def _in_words(hint: object, python: bool) -> str:
 
 
 def check_type(name: str, hint: object, value: object) -> None:
-    """Refuse what an option of a function cannot be: the text "False" is true."""
+    """Refuse what an option of a function cannot be: the text "False" is true, and no path is the current directory."""
+    if isinstance(value, str) and not value and os.PathLike in typing.get_args(hint):
+        raise InputError(f"{name} is empty, expected a path")
     if not fits(value, hint, python=True):
         raise InputError(f"{name} must be {in_words(hint, python=True)}. Received: {value!r:.60}")
 
@@ -232,43 +238,77 @@ def passing(*sources: Callable[..., object]) -> Callable[[Callable[..., Result]]
     return lambda function: _taking(function, function, *sources)
 
 
-def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def checked(function: Callable[Parameters, Result], seen: set[Any] = SEEN) -> Callable[Parameters, Result]:
     """The decorator of a public function or method: a name that it does not take is told with the nearest, "no" is no False.
 
     Raises:
         InputError: an unknown argument, or one of another type that is declared as text, a path, True or False, a mapping.
     """
     signature, called = inspect.signature(function), function.__qualname__.removesuffix(".__init__")
-    hints = _hints(signature)
+    hints, made = _hints(signature, seen), cast("Callable[..., Result]", function)
     some = any(p.kind == p.VAR_KEYWORD for p in signature.parameters.values())
 
     def call(*positional: Parameters.args, **given: Parameters.kwargs) -> Result:
+        placed: Any = of_numpy(positional)
+        named: Any = dict(zip(given, of_numpy(given.values())))
         if not some:
-            check_names(called, given, [each for each in signature.parameters if each != "self"])
-        for name, value in (*zip(signature.parameters, positional), *given.items()):
+            check_names(called, named, [each for each in signature.parameters if each != "self"])
+        for name, value in (*zip(signature.parameters, placed), *named.items()):
             if name in hints:
                 check_type(name, hints[name], value)
-        return function(*positional, **given)
+        try:
+            with claiming():
+                return made(*placed, **named)
+        except TypeError:
+            check_bound(called, signature, placed, named)
+            raise
 
     return cast("Callable[Parameters, Result]", functools.wraps(function)(call))
 
 
 def checked_fields(config: type[Result]) -> type[Result]:
-    """The decorator of a dataclass: what is given to make one is looked at, as by `checked`."""
+    """The decorator of a dataclass: what is given to make one is looked at, as by `checked`, numbers and parts too."""
     kind: Any = config
-    kind.__init__ = checked(kind.__init__)
+    kind.__init__ = checked(kind.__init__, FIELDS)
     return config
 
 
-def _hints(signature: inspect.Signature) -> dict[str, object]:
-    """Name -> type of the arguments that are texts, paths, True or False, mappings."""
+def _hints(signature: inspect.Signature, seen: set[Any] = SEEN) -> dict[str, object]:
+    """Name -> type of the arguments that are texts, paths, True or False, mappings, or what else is `seen`; of dataclasses."""
     found = {p.name: p.annotation for p in signature.parameters.values()}
     kinds = {
         name: typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,) for name, hint in found.items()
     }
     return {
-        name: hint for name, hint in found.items() if {typing.get_origin(each) or each for each in kinds[name]} <= SEEN
+        name: hint
+        for name, hint in found.items()
+        if dataclasses.is_dataclass(hint) or {typing.get_origin(each) or each for each in kinds[name]} <= seen
     }
+
+
+def of_numpy(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Arguments, a number or a truth value of numpy, alone or of a few, as Python's own: json holds no other.
+
+    >>> import numpy as np
+    >>> of_numpy([np.int64(3), np.bool_(True), {"a": np.float64(0.5)}, np.str_("a"), 4])
+    (3, True, {'a': 0.5}, np.str_('a'), 4)
+    """
+    return tuple(map(_of_numpy, values))
+
+
+def _of_numpy(value: Any) -> Any:
+    if (
+        isinstance(value, list | tuple)
+        and len(value) <= FEW
+        and any(type(each).__module__ == "numpy" for each in value)
+    ):
+        return type(value)(map(_of_numpy, value)) if type(value) in (list, tuple) else value
+    if type(value) is dict and any(type(each).__module__ == "numpy" for each in value.values()):
+        return dict(zip(value, of_numpy(value.values())))
+    number: Any = value
+    kind = type(value)
+    ours = kind.__module__ == "numpy" and (issubclass(kind, numbers.Number) or kind.__name__ == "bool")
+    return number.item() if ours else value
 
 
 def check_names(function: str, given: Iterable[str], known: Collection[str]) -> None:
@@ -278,8 +318,32 @@ def check_names(function: str, given: Iterable[str], known: Collection[str]) -> 
             raise InputError(f"{function} has no option {name!r}{_meant(name, known)}")
 
 
+def check_bound(
+    function: str, signature: inspect.Signature, positional: Sequence[object], given: Mapping[str, object]
+) -> None:
+    """Refuse a call that lacks an argument, gives one twice, or more of them than have a place."""
+    try:
+        signature.bind(*positional, **given)
+    except TypeError as error:
+        every = [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        placed = [p.name for p in every if p.kind != p.KEYWORD_ONLY]
+        got = {*placed[: len(positional)], *given}
+        absent = [p.name for p in every if p.default is p.empty and p.name not in got]
+        if absent:
+            raise InputError(f"{function} needs {', '.join(absent)}, which the call does not give") from error
+        if len(positional) > len(placed):
+            names = ", ".join(name for name in placed if name != "self")
+            told = (
+                f"takes {names} by place: give the other arguments by name" if names else "takes no argument by place"
+            )
+            raise InputError(f"{function} {told}") from error
+        raise InputError(f"{function}: {error}") from error
+
+
 def _meant(name: str, known: Collection[str]) -> str:
     """The end of an error: what an argument that is none must have meant."""
+    if ours := field_names.keyword(name, known):
+        return f". In Python it is {ours}"
     option = "--" + name.lower().replace("_", "-")
     if (ours := field_names.option(option)[2:].split(" ")[0].replace("-", "_")) in known:
         return f". Nearest: {ours!r}"
@@ -302,18 +366,24 @@ def _taking(
     signature = plain.replace(parameters=own + more)
 
     def taken(*positional: object, **given: object) -> Result:
+        positional, given = of_numpy(positional), dict(zip(given, of_numpy(given.values())))
         check_names(function.__name__, given, signature.parameters)
         for name in given:
             field = whole.options.get(name)
+            empty = isinstance(given[name], str) and not given[name]
+            if empty and name not in EMPTY and types.NoneType in typing.get_args(getattr(field, "type", None)):
+                raise InputError(f"{name} is empty: leave it out, or give it a value")
             if field is not None and field.metadata["least"] is None:  # else `check_range` looks
                 check_type(name, field.type, given[name])
+        check_bound(function.__name__, signature, positional, given)
         bound = signature.bind(*positional, **given)
         for name in bound.arguments.keys() & hints.keys():
             check_type(name, hints[name], bound.arguments[name])
         for parameter in own:
             if parameter.default is not parameter.empty:
                 bound.arguments.setdefault(parameter.name, parameter.default)
-        return call(**bound.arguments)
+        with claiming():
+            return call(**bound.arguments)
 
     whole: Any = functools.wraps(function)(taken)
     whole.__signature__ = signature

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from kerasbert.adaptation import Adapters, Lora, Pals
 from kerasbert.errors import InputError, near, nearest
+from kerasbert.options import checked, checked_fields, of_numpy
 from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ Value = TypeVar("Value")
 Settings = TypeVar("Settings", bound="DataclassInstance")  # a family's: a Spec, or any frozen dataclass
 
 
+@checked_fields
 @dataclasses.dataclass(frozen=True)
 class Embeddings:
     """What a token starts as.
@@ -46,6 +48,7 @@ class Embeddings:
     norm: bool | None = None
 
 
+@checked_fields
 @dataclasses.dataclass(frozen=True)
 class Attention:
     """Who looks at whom.
@@ -63,6 +66,7 @@ class Attention:
     causal: bool = False
 
 
+@checked_fields
 @dataclasses.dataclass(frozen=True)
 class FeedForward:
     """Two matrices with an activation between, or three of a gated linear unit (Shazeer, 2020).
@@ -76,6 +80,7 @@ class FeedForward:
     activation: str = "gelu"
 
 
+@checked_fields
 @dataclasses.dataclass(frozen=True)
 class Blocks:
     """How the layers are stacked.
@@ -101,6 +106,7 @@ CHOICES = {
 }
 
 
+@checked_fields
 @dataclasses.dataclass(frozen=True)
 class Spec:
     """An encoder as data. Defaults are BERT-base, uncased (Devlin et al., 2019, section 3).
@@ -130,6 +136,7 @@ class Spec:
 
     attended = "hidden"  # no field: the path of the width that the heads divide among themselves
 
+    @checked
     def derive(self, changes: Mapping[str, object]) -> Self:
         """A copy with the fields at dotted paths replaced.
 
@@ -258,8 +265,7 @@ def derive(spec: Settings, changes: Mapping[str, object]) -> Settings:
 def check_path(path: str, known: Iterable[str]) -> None:
     """Refuse a dotted path that is none of the known ones; the nearest is given."""
     if path not in known:
-        best = nearest(path, known)
-        meant = "" if best is None else f" Nearest: {best!r}."
+        meant = f" Nearest: {best!r}." if (best := nearest(path, known)) else ""
         raise InputError(f"no spec field {path!r}.{meant} All: {', '.join(known)}")
 
 
@@ -307,7 +313,7 @@ def paths(kind: type) -> Mapping[str, Any]:
 
 def check(path: str, value: object, hint: Any) -> Any:
     """`value` as the field's type, or an InputError that names the field."""
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    options, (value,) = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,), of_numpy([value])
     for option in options:
         if option is type(None):
             if value is None:
@@ -366,8 +372,7 @@ def from_dict(tree: JsonMap, kind: type[Settings] = Spec, prefix: str = "") -> S
         nested = dataclasses.is_dataclass(hints[name])
         values[name] = from_dict(value, hints[name], path + ".") if nested else check(path, value, hints[name])
     spec = kind(**values)
-    validate = getattr(spec, "validate", None)
-    return spec if validate is None else validate()
+    return getattr(spec, "validate", lambda: spec)()
 
 
 def differences(one: "DataclassInstance", other: "DataclassInstance") -> dict[str, tuple[object, object]]:

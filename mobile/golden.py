@@ -9,7 +9,6 @@ import itertools
 import json
 import math
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,8 +16,8 @@ import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.options import checked
-from kerasbert.storage import places
-from kerasbert.storage.files import write_atomic
+from kerasbert.storage import places, scratch
+from kerasbert.storage.files import sha256, write_atomic
 from kerasbert.storage.json_view import Json
 from . import samples
 from .runtime import Runner, load
@@ -103,7 +102,7 @@ def lines(runner: Runner, own: Sequence[object] = ()) -> Iterator[str]:
     """The lines of a golden file; a text that the kind refuses is left out."""
     bundle = runner.bundle
     tolerance = TOLERANCES.get(bundle.quantization, ROUNDED)
-    head = {"golden": FORMAT, "sha256": bundle.digest, "kind": bundle.kind, "model": bundle.model}
+    head = {"golden": FORMAT, "sha256": sha256(runner.path), "kind": bundle.kind, "model": bundle.model}
     yield _line(head | {"quantization": bundle.quantization, "tolerance": tolerance})
     for text in texts(runner, own):
         text = _plain(text)
@@ -121,7 +120,7 @@ def made(file: bytes, own: Sequence[object] = ()) -> bytes:
     Args:
         file: bytes of a .tflite. own: inputs of its task.
     """
-    with tempfile.TemporaryDirectory() as directory:
+    with scratch.folder() as directory:
         path = Path(directory) / "model.tflite"
         path.write_bytes(file)
         with load(path, cache=False) as runner:
@@ -132,6 +131,8 @@ def written(
     out: Path, blob: bytes, golden: str | os.PathLike | None, own: Sequence[object], overwrite: bool = False
 ) -> Json:
     """Put a .tflite in its place, and the golden file beside it; what a report says of that one.
+
+    A kill between the two leaves an older golden file, which `verify` refuses: it names the .tflite by the sha256 of all of it.
 
     Args:
         golden: path of the golden file; None for none. own: inputs of the task. overwrite: bool, replace what is there.
@@ -162,6 +163,8 @@ def verify(runner: Runner, path: str | os.PathLike, tolerance: float | None = No
     Raises:
         InputError: it cannot be read, is damaged or of a later format, or of another .tflite.
     """
+    if not isinstance(runner, Runner):
+        raise InputError(f"runner is a {type(runner).__name__}, expected what load(FILE) gives")
     try:
         content = Path(path).read_bytes().decode()
     except OSError as error:
@@ -174,10 +177,10 @@ def verify(runner: Runner, path: str | os.PathLike, tolerance: float | None = No
         raise InputError(
             f"{path} has format {head['golden']!r:.40}, expected {FORMAT}: install the kerasbert that wrote it"
         )
-    if head["sha256"] != runner.bundle.digest:
+    if head["sha256"] != (received := sha256(runner.path)):
         raise InputError(
-            f"{path} is of the file with sha256 {str(head['sha256'])[:12]}, received one with {runner.bundle.digest[:12]}: "
-            "give the file that it was written with"
+            f"{path} is of the file with sha256 {str(head['sha256'])[:12]}, received one with {received[:12]}: give the file "
+            "that it was written with, or write both again (compress --golden --overwrite)"
         )
     limit = head["tolerance"] if tolerance is None else tolerance
     if type(limit) not in (int, float) or not limit >= 0:

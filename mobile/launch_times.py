@@ -6,13 +6,13 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from kerasbert import children
+from kerasbert.storage import scratch
 from kerasbert.storage.json_view import Json
 from kerasbert.text import load_tokenizer
 from . import golden, samples
@@ -62,7 +62,7 @@ def launches(path: Path, text: object, how: Json) -> Json:
     """
     environment = children.environment(sys.path)
     found: Json = {}
-    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(OSError, ValueError):
+    with scratch.folder() as folder, contextlib.suppress(OSError, ValueError):
         for name in ("cold", "cached") if how["delegate"] == delegates.XNNPACK else ("cold",):
             rows = []
             for number in range(LAUNCHES):

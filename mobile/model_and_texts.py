@@ -1,7 +1,6 @@
 """What is compressed: the model of a directory, the texts that its file is compared on, what the file says of it."""
 
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from kerasbert import __version__, inputs, registry
 from kerasbert.data.texts import TEXT
 from kerasbert.errors import InputError
 from kerasbert.export.bundle import Bundle, Reads, Signature
+from kerasbert.storage import scratch
 from kerasbert.tasks import predict
 from kerasbert.tasks.adapted_models import encoder_of, merged
 from kerasbert.tasks.base import kind_of
@@ -245,7 +245,7 @@ def token_lengths(
 
 
 def tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as directory:
+    with scratch.folder() as directory:
         knowledge.save(tokenizer, directory)
         return {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir())}
 

@@ -5,9 +5,10 @@ No TensorFlow.
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kerasbert.options import option
+from kerasbert.errors import InputError
+from kerasbert.options import check_ranges, option
 from kerasbert.storage.json_view import JsonMap
 from .samples import Sample
 
@@ -57,7 +58,7 @@ class CompressConfig:
     min_agreement: float | None = option(
         None,
         "of answers that are the same, ties aside; default: 0.985, static 0.95; 0: no judging",
-        least=0,
+        least=(0, 1),
         metavar="SHARE",
         python="Of decisions (labels, words' labels, labels of a set, choices, the overlap of spans, next tokens along the "
         "model's own greedy answers; for regression the correlation, for vectors the mean cosine) the share that an int8 file "
@@ -119,3 +120,14 @@ class CompressConfig:
         python="Path of a second file, by which an app checks itself (`mobile.golden`)",
     )
     overwrite: bool = option(False, "replace FILE", recipe=False, python="And the golden file")
+
+    def __post_init__(self) -> None:
+        for name in ("lengths", "texts", "calibration", "data"):
+            value = getattr(self, name)
+            if isinstance(value, Iterator):  # each is read more than once
+                object.__setattr__(self, name, list(value))
+            if isinstance(value, set | frozenset) and name != "lengths":
+                raise InputError(f"{name} is a set, which has no order: give a list, sorted({name})")
+        if self.lengths is not None and not self.lengths:
+            raise InputError("lengths is empty: leave it out, or name some, such as [16, 64]")
+        check_ranges(self)

@@ -10,6 +10,7 @@ import pytest
 import kerasbert as kb
 from kerasbert import children
 from kerasbert.errors import InputError
+from tests import tiny
 from tests.support import ROOT
 
 PLANTED = ("json", "sys", "numpy", "tensorflow", "kerasbert", "sitecustomize", "string")
@@ -88,10 +89,27 @@ def test_no_child_is_started_another_way(folder):
 def test_a_fork_of_a_process_that_computed_says_so_and_does_not_wait_for_ever(monkeypatch):
     """The threads that compute are not in it: load and predict hung there without a word."""
     monkeypatch.setattr(children, "_COMPUTES", [])
-    children.check_fork()
-    children.check_fork()
+    children.computing()
+    children.computing()
     monkeypatch.setattr(children, "_COMPUTES", [os.getpid() + 1])
     with pytest.raises(InputError, match='fork of one in which TensorFlow has computed.*get_context."spawn".'):
         children.check_fork()
     with pytest.raises(InputError, match="fork of one"):
         kb.load("nowhere")
+
+
+def test_a_path_that_is_none_computes_nothing(monkeypatch, tmp_path):
+    """A fork after a wrong path was refused, although nothing had computed."""
+    monkeypatch.setattr(children, "_COMPUTES", [])
+    for call in (kb.load, lambda path: kb.predict(path, ["a"]), lambda path: kb.load(path, base=tmp_path / "b")):
+        with pytest.raises(InputError):
+            call(tmp_path / "nowhere")
+    (tmp_path / "model.json").write_text("{}")
+    with pytest.raises(InputError):
+        kb.load(tmp_path)
+    assert not children._COMPUTES
+    encoder = kb.build("bert/tiny", **tiny.SPEC)
+    encoder.tokenizer = tiny.tokenizer()
+    kb.save(encoder, tmp_path / "run")
+    kb.load(tmp_path / "run")
+    assert [os.getpid()] == children._COMPUTES

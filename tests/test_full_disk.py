@@ -124,7 +124,7 @@ def test_where_it_is_written_is_called_as_it_will_be(tmp_path):
     assert not Path(tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("place", ["tmp9rmvttbs/variables/part-0.tempstate15", "kerasbert.4_smv6ab/model/x"])
+@pytest.mark.parametrize("place", ["tmp9rmvttbs/variables/part-0.tempstate15", "kerasbert-temporary.4_smv6ab/model/x"])
 def test_a_disk_of_temporary_files(monkeypatch, tmp_path, place):
     """TensorFlow converts by way of a folder of its own; that is no place that the user named."""
     monkeypatch.setattr(tempfile, "tempdir", "/scratch")

@@ -3,17 +3,26 @@
 import argparse
 import ast
 import inspect
+import itertools
+import re
 
 import pytest
 
+import kerasbert as kb
+from kerasbert import field_names
+from kerasbert import mobile as mobile_package
+from kerasbert.classics.word_vectors import VectorSettings
 from kerasbert.cli import main, parser
 from kerasbert.cli.given import Fields, Given
 from kerasbert.cli.options import flags
 from kerasbert.cli.parser import Parser, command_line, commands_of, run
 from kerasbert.data.config import RecordsConfig, VocabularyConfig
 from kerasbert.errors import InputError
+from kerasbert.export.saved_model import export
 from kerasbert.mobile import cli as mobile
+from kerasbert.mobile import distill, prune
 from kerasbert.mobile.options import CompressConfig
+from kerasbert.options import checked
 from kerasbert.training.config import TrainConfig
 
 
@@ -142,3 +151,63 @@ def test_the_books_are_looked_at_when_a_command_has_ended(capsys):
     assert run(lambda: whole, ["do", "--used", "1"]) == 0
     assert run(lambda: whole, ["do", "--used", "1", "--lost", "2"]) == 2
     assert "--lost would not be used" in capsys.readouterr().err
+
+
+CALLS = {  # what a program calls -> what it is told
+    'kb.export_checkpoint("run", "out", to="tf1")': "export_checkpoint has no option 'to'. In Python it is target",
+    'kb.export_checkpoint("run", out="out")': "export_checkpoint has no option 'out'. In Python it is path",
+    "kb.import_checkpoint('a', **{'from': 'hf'})": "import_checkpoint has no option 'from'. In Python it is source",
+    'kb.export("run", "out", next=True)': "export has no option 'next'. In Python it is next_version",
+    'kb.train_tokenizer("a.txt", cased=True)': "train_tokenizer has no option 'cased'. In Python it is lowercase=False",
+    'kb.predict("run", data="a.csv")': "predict has no option 'data'. In Python it is texts",
+    'kb.predict("run", ["a"], precision="bfloat16")': "has no option 'precision'. In Python it is model=kb.load(...)",
+    'kb.finetune("run", train="a.csv")': "has no option 'train'. In Python it is data={'train': FILE, 'dev': FILE}",
+    'kb.finetune("run", folds=5)': "finetune has no option 'folds'. In Python it is kb.cross_validate",
+    'kb.pretrain("bert/tiny", recipe="a.yaml")': "pretrain has no option 'recipe'. In Python it is kb.read_recipe",
+    'kb.mobile.load("a.tflite", no_cache=True)': "load has no option 'no_cache'. In Python it is cache=False",
+    "kb.Spec(hiden=3)": "Spec has no option 'hiden'. Nearest: 'hidden'",
+    'kb.Spec(pooler="no")': "pooler must be True or False. Received: 'no'",
+    "kb.build()": "build needs name, which the call does not give",
+    "kb.finetune('run')": "finetune needs task, data, out, which the call does not give",
+    "kb.predict()": "predict needs model, texts, which the call does not give",
+    "kb.export('run')": "export needs out, which the call does not give",
+    "kb.Index()": "Index needs path, which the call does not give",
+    "kb.Index.build('run', ['a'])": "Index.build needs out, which the call does not give",
+    "kb.predict('run', ['a'], 8)": "predict takes model, texts by place: give the other arguments by name",
+    "kb.predict('run', ['a'], model='b')": "predict: multiple values for argument 'model'",
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_with_other_names_is_one_line(call):
+    """What the command line calls otherwise, what is absent, what has no place."""
+    with pytest.raises(InputError, match=re.escape(CALLS[call])):
+        eval(call, {"kb": kb})
+
+
+def test_a_mistake_within_a_call_stays_what_it_is():
+    """A TypeError of the code itself is not one of its arguments."""
+
+    @checked
+    def double(value: object) -> object:
+        return value + None
+
+    with pytest.raises(TypeError, match="unsupported operand"):
+        double(1)
+
+
+def test_what_functions_call_options_is_one_of_them():
+    """No entry of the table names an argument that nothing has."""
+    functions = [getattr(kb, name) for name in kb.__all__ if name != "mobile"]
+    functions += [*map(mobile_package.__getattr__, mobile_package.__all__), distill.distill, prune.magnitude]
+    functions += [kb.Index.search, VectorSettings, export]
+    known = {name for each in functions if callable(each) for name in _signature(each)}
+    for ours in itertools.chain.from_iterable(field_names.PYTHON.values()):
+        assert re.split("[=,]", ours)[0] in known
+
+
+def _signature(function) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except ValueError:  # an exception's
+        return []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kerasbert import registry
+from kerasbert import children, registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
@@ -347,6 +347,7 @@ def load_encoder(directory: str | os.PathLike) -> "tuple[SpecModel, ModelInfo]":
     from kerasbert.layers import initial
 
     info = read_model_json(directory)
+    children.computing()
     with initial.unset():
         encoder = built(registry.family(info.family), info.spec, info.name)
     load_weights(directory, encoder)

@@ -3,12 +3,10 @@
 The one place that all commands ask. TensorFlow is loaded where a folder of others is converted, not to refuse a name.
 """
 
-import atexit
 import functools
 import os
 import shutil
 import sys
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +19,7 @@ from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.reading import plain_name
 from kerasbert.errors import InputError, near, nearest
 from kerasbert.options import checked, offered
-from kerasbert.storage import aside, files
+from kerasbert.storage import aside, files, scratch
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.files import tokenizer_file
@@ -54,8 +52,7 @@ def directory(model: str | os.PathLike) -> Path:
     Raises:
         InputError: none of these, an unfinished run, a folder that `import` refuses, a damaged checkpoint.
     """
-    kind = check(model)
-    path = Path(model)
+    kind, path = check(model), Path(model)
     if kind == "model":
         return path
     if kind == "hf":
@@ -70,6 +67,12 @@ def directory(model: str | os.PathLike) -> Path:
     return _checkpoint(Path(run), step)
 
 
+def _path(model: str | os.PathLike) -> Path:
+    if not os.fspath(model):
+        raise InputError("the name of the model is empty, expected a model directory")
+    return Path(model)
+
+
 def check(model: str | os.PathLike) -> str:
     """What kind of source a name is: "model", "hf", "hub", "keras", "vectors" or "checkpoint"; reads no weights.
 
@@ -78,7 +81,7 @@ def check(model: str | os.PathLike) -> str:
     Raises:
         InputError: it is none of them; the line says what there is and what to do.
     """
-    path = Path(model)
+    path = _path(model)
     if path.is_dir():
         if (path / "run.json").is_file() and not (path / WEIGHTS).is_file():
             raise InputError(
@@ -251,11 +254,9 @@ def _near(name: str, models: list[str]) -> str:
 
 @checked
 def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: bool | None = None) -> Tokenizer:
-    """`text.load_tokenizer`, which also takes a model or run directory, and a name on the Hugging Face hub.
-
-    Raises:
-        InputError: nothing there, unreadable, or a special token such as [MASK] is missing.
-    """
+    """`text.load_tokenizer`, also of a model or run directory or a name on the hub. Raises InputError: none there, unreadable."""
+    if isinstance(path, Mapping) and not all(isinstance(content, bytes) for content in path.values()):
+        raise InputError("the mapping of files holds other than bytes, expected name -> bytes: Path(FILE).read_bytes()")
     return text.load_tokenizer(path if isinstance(path, Mapping) else tokenizer_of(path), lowercase)
 
 
@@ -290,8 +291,7 @@ def _or_checkpoint(run: Path, found: list[int]) -> str:
 
 def temporary(name: str | os.PathLike = "") -> Path:
     """A folder that is gone when the process ends, or the place in it of the model that is made of what a user gave."""
-    folder = Path(tempfile.mkdtemp(prefix="kerasbert."))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = scratch.made()
     if not name:
         return folder
     aside.called(folder / "model", name)

@@ -1,7 +1,6 @@
 """How often words stand near each other: GloVe's X (Pennington et al., 2014, section 4.2), in bounded memory."""
 
 import dataclasses
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from kerasbert.errors import InputError
+from kerasbert.storage import scratch
 
 TOKENS = 2**18  # of text, counted at once
 PAIRS = 2**25  # different pairs in memory, 16 bytes each; more go to a temporary file
@@ -65,7 +65,7 @@ def cooccurrences(
     """
     index = {word: row for row, word in enumerate(words)}
     size = len(index)
-    with tempfile.TemporaryDirectory(prefix="kerasbert.") as folder:
+    with scratch.folder() as folder:
         runs: list[Path] = []
         keys, values = np.zeros(0, np.int64), np.zeros(0)
         for ids, sentence in _chunks(sentences(), index):

@@ -13,6 +13,7 @@ from kerasbert.checkpoints.vectors import ABOUT, FORMATS, FastTextVectors, WordV
 from kerasbert.classics import cooccurrence
 from kerasbert.data.sources import check_files, read_lines
 from kerasbert.errors import InputError, unknown
+from kerasbert.options import checked, checked_fields
 from kerasbert.storage import files as folders
 from kerasbert.storage import steady
 from kerasbert.storage.json_view import JsonMap
@@ -25,6 +26,7 @@ KINDS = ("word2vec", "fasttext", "glove")
 LONGEST = 10_000  # words of a sentence; gensim leaves out what is longer, in silence
 
 
+@checked_fields
 @dataclasses.dataclass(frozen=True)
 class VectorSettings:
     """What word vectors are learned with.
@@ -35,7 +37,7 @@ class VectorSettings:
         window: int, words to either side.
         epochs: int; None: 5, of glove 25.
         min_count: int, rarer words are left out.
-        most: int, words at most, the commonest; None: all.
+        vocabulary: int, words at most, the commonest; None: all.
         skipgram: bool, predict the words around from a word; else the word from those around. Not of glove.
         negative: int, drawn words for each one. Not of glove.
         learning_rate: float; None: .025, of glove .05.
@@ -50,7 +52,7 @@ class VectorSettings:
     window: int = 5
     epochs: int | None = None
     min_count: int = 5
-    most: int | None = None
+    vocabulary: int | None = None
     skipgram: bool = True
     negative: int = 5
     learning_rate: float | None = None
@@ -64,7 +66,7 @@ class VectorSettings:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise unknown("kind of vectors", self.kind, KINDS, ", ".join(KINDS))
-        for name in ("size", "window", "epochs", "min_count", "most", "negative", "buckets", "batch"):
+        for name in ("size", "window", "epochs", "min_count", "vocabulary", "negative", "buckets", "batch"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or not 1 <= value < 2**31):
                 raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
@@ -103,6 +105,7 @@ class Sentences:
                 yield words[first : first + LONGEST]
 
 
+@checked
 def train_vectors(
     files: str | os.PathLike | Sequence[str | os.PathLike],
     *,
@@ -141,7 +144,7 @@ def train_vectors(
     sentences = Sentences(paths, split, text_field=text_field, encoding=encoding)
     train = _glove if chosen.kind == "glove" else _gensim
     with steady.unchanged(*paths):
-        counts = cooccurrence.count(sentences, chosen.min_count, chosen.most)
+        counts = cooccurrence.count(sentences, chosen.min_count, chosen.vocabulary)
         vectors = train(sentences, counts, chosen, strategy)
     if out is not None:
         about = dataclasses.asdict(chosen) | {"ntokens": counts.tokens}
@@ -149,6 +152,7 @@ def train_vectors(
     return vectors
 
 
+@checked
 def convert_vectors(
     path: str | os.PathLike, out: str | os.PathLike, format: str | None = None, overwrite: bool = False
 ) -> WordVectors:

@@ -26,7 +26,6 @@ BEGUN = {  # kind of folder -> the file by which it is known, its name
     "records": ("manifest.json", "folder of records"),
     "plan": ("plan.json", "plan's folder"),
 }
-WITHIN = ("place", "within")  # folders that several commands may write into at once
 
 
 def writes(action: argparse.Action, kind: Kind) -> None:
@@ -68,23 +67,19 @@ def checked(command: argparse.ArgumentParser, options: argparse.Namespace) -> It
         if os.path.exists(path) and not os.access(path, os.R_OK):
             raise InputError(f"cannot read {path}: Permission denied")
     written: dict[str, str] = {}
-    with contextlib.ExitStack() as claims:
+    with aside.claiming():
         for name, kind in outputs(command).items():
             if known.get(name) is None or "://" in known[name]:
                 continue
-            what = kind(options) if callable(kind) else kind, known[name], bool(known.get("overwrite")), read
-            _check(*what)
+            _check(kind(options) if callable(kind) else kind, known[name], bool(known.get("overwrite")), read)
             if (other := written.setdefault(os.path.realpath(known[name]), name)) != name:
                 raise InputError(f"--{other} and --{name} are both {known[name]}, expected a place for each")
-            if what[0] not in WITHIN:
-                claims.enter_context(aside.claimed(known[name], several=what[0] == "run"))
-                _check(*what)  # who had the claim until now has left something there
         yield read
 
 
 def _check(kind: str, path: str | os.PathLike, overwrite: bool, read: list[str]) -> None:
     if kind in BEGUN:
-        places.check_begun(path, *BEGUN[kind], overwrite, read)
+        places.check_begun(path, *BEGUN[kind], overwrite, read, several=kind == "run")
     elif kind == "within":
         places.check_within(path)
     elif kind == "place":

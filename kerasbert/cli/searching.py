@@ -193,7 +193,7 @@ def _how(options: argparse.Namespace, held: Mapping[str, object]) -> Keywords:
         from kerasbert.tasks import early_checks
 
         early_checks.check_judge(options.rerank, "--rerank")
-    settings = {"exact_search": options.exact, "prompt_name": options.prompt_name, "how": options.how}
+    settings = {"exact": options.exact, "prompt_name": options.prompt_name, "how": options.how}
     return settings | ({"rerank": options.rerank, "candidates": options.candidates} if options.rerank else {})
 
 

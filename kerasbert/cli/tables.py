@@ -16,7 +16,7 @@ from kerasbert.cli.outputs import writes
 from kerasbert.errors import InputError
 from kerasbert.progress import Progress
 from kerasbert.storage import steady
-from kerasbert.storage.json_view import Json
+from kerasbert.storage.json_view import Json, JsonMap
 
 if TYPE_CHECKING:
     from kerasbert.data.texts import Texts
@@ -233,16 +233,26 @@ def _print(table: Asked, answer: Answer, sheet: "Sheet", batch: int, progress: P
     return cut
 
 
-def _journal(table: Asked, out: str, settings: Mapping[str, object]) -> "Journal":
+def _journal(table: Asked, out: str, batch: int, settings: Mapping[str, object]) -> "Journal":
     """The journal of a table's answers, which an interrupted command may have left; what of it is used is printed."""
     from kerasbert.storage import files
     from kerasbert.tasks.answer_journal import Journal
 
-    count = table.survey.count
-    own = {"data": files.sha256(table.rows.path), "columns": list(table.rows.columns)}
-    journal = Journal(out, {**own, **settings}, count)
-    for path, differ in journal.others.items():
-        print(f"{path} is left of another table ({', '.join(differ)} differ): this one starts afresh", file=sys.stderr)
+    count, path = table.survey.count, table.rows.path
+    data = {"sha256": files.sha256(path), "bytes": os.path.getsize(path), "rows": count}
+    own = {"data": data, "columns": list(table.rows.columns)}
+    window = WINDOW * batch
+
+    def same(head: JsonMap) -> int:
+        """Of a table to which rows were appended those before the last window, which may hold some of them."""
+        older = head["data"]
+        if not older["bytes"] < data["bytes"] or files.sha256(path, older["bytes"]) != older["sha256"]:
+            return 0
+        return (older["rows"] - 1) // window * window
+
+    journal = Journal(out, {**own, "batch": batch, **settings}, count, same)
+    for left, differ in () if journal.kept else journal.others.items():
+        print(f"{left} is left of another table ({', '.join(differ)} differ): this one starts afresh", file=sys.stderr)
     if journal.kept:
         print(f"going on: {journal.kept:,} of {count:,} rows were answered before ({journal.path})", file=sys.stderr)
     return journal
@@ -255,7 +265,7 @@ def _keep(
     from kerasbert.storage import files
 
     count = table.survey.count
-    journal = _journal(table, out, {"fields": list(sheet.fields), "batch": batch, **about})
+    journal = _journal(table, out, batch, {"fields": list(sheet.fields), **about})
     done = progress.start = journal.kept
     whole, encoding = False, "utf-8-sig" if table.mark else "utf-8"
     try:

@@ -174,9 +174,8 @@ def _finetune_tasks(options: argparse.Namespace, data: Sequence[str]) -> None:
         early.check_finetune(options.model, task, rows, _alone(settings))
     from kerasbert.training.several import finetune_tasks
 
-    models = finetune_tasks(options.model, tasks, **settings)
-    for model in models.values():
-        print(model.directory)
+    for name in finetune_tasks(options.model, tasks, **settings):
+        print(os.path.join(options.out, "tasks", name))
 
 
 def _alone(settings: Keywords) -> TasksConfig:

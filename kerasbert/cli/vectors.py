@@ -22,7 +22,11 @@ def _vectors(options: argparse.Namespace) -> None:
     from kerasbert.classics import word_vectors
 
     settings: Keywords = {name: getattr(options, name) for name in OWN}
-    settings |= {"most": options.vocabulary, "ngrams": options.ngrams, "skipgram": False if options.cbow else None}
+    settings |= {
+        "vocabulary": options.vocabulary,
+        "ngrams": options.ngrams,
+        "skipgram": False if options.cbow else None,
+    }
     settings |= {"lowercase": False if options.cased else None}
     settings = {name: value for name, value in settings.items() if value is not None}
     writing = {"out": options.out, "format": options.format, "overwrite": options.overwrite}

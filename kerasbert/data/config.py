@@ -57,7 +57,7 @@ class RecordsConfig:
         "without [CLS]); translations (XLM)",
         python="Of two names for one packing, records say the shorter; translations are of two `text_field`s",
     )
-    seed: int = option(0, "of the packing", least=0)
+    seed: int = option(0, "of the packing", least=(0, 2**32 - 1))
     shards: int | None = option(None, "number of files; by default one for every 64 MB of text", least=(1, 100_000))
     dupe_factor: int = option(
         1, "how often each document is packed", least=1, python="Each time with other pairs (BERT's option; pairs only)"

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from kerasbert.data import dialects, hints, nested, plain, reading
 from kerasbert.data.reading import numbered_lines, plain_name, text_chunks
@@ -122,7 +123,7 @@ def file_documents(
 
 def check_files(files: str | os.PathLike | Sequence[str | os.PathLike]) -> list[Path | str]:
     """The paths (addresses such as gs://bucket/a.txt stay text), or an error that names the first that is no file."""
-    given = listed(files)
+    given = named(files)
     if not given:
         raise InputError("no files given, expected at least one text, jsonl, json, tsv, csv or parquet file")
     paths = [os.fspath(file) if is_remote(file) else Path(file) for file in given]
@@ -132,6 +133,21 @@ def check_files(files: str | os.PathLike | Sequence[str | os.PathLike]) -> list[
         if size(path) is None:
             raise no_file(path, "file")
     return paths
+
+
+def named(files: object) -> list[str | os.PathLike]:
+    """The paths that a caller gave: one, or several, of an iterator too, which is read here.
+
+    Raises:
+        InputError: what is no path, or an empty one.
+    """
+    if files is not None and (isinstance(files, bytes) or not isinstance(files, str | os.PathLike | Iterable)):
+        raise InputError(f"files is {files!r:.40}, expected one path or several")
+    found: list[Any] = list(listed(files or []))
+    for file in found:
+        if not isinstance(file, str | os.PathLike) or not os.fspath(file):
+            raise InputError(f"files hold {file!r:.40}, expected paths")
+    return found
 
 
 def check_texts(files: str | os.PathLike | Sequence[str | os.PathLike]) -> None:

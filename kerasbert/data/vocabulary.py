@@ -5,9 +5,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from kerasbert.data.config import VocabularyConfig
-from kerasbert.data.sources import read_lines
+from kerasbert.data.sources import named, read_lines
 from kerasbert.errors import InputError
-from kerasbert.inputs import listed
 from kerasbert.options import configured
 from kerasbert.storage import files as folders
 from kerasbert.text.base import SENTINEL, Tokenizer
@@ -84,8 +83,9 @@ def learn(files: Files, config: VocabularyConfig) -> tuple[Tokenizer, Coverage]:
     """`train_tokenizer`, and what the vocabulary covers."""
     if not 0 <= config.sentinels <= MOST_SENTINELS:
         raise InputError(f"sentinels is {config.sentinels}, expected 0 to {MOST_SENTINELS}")
+    files = named(files)
     if config.out is not None:
-        folders.check_free(config.out, config.overwrite, listed(files))
+        folders.check_free(config.out, config.overwrite, files)
     sample = _Sample(read_lines(files, text_field=config.text_field, encoding=config.encoding))
     tokenizer = train(config.kind, sample, config.size, lowercase=config.lowercase, layout=config.layout)
     if config.sentinels:

@@ -5,7 +5,6 @@ import dataclasses
 import hashlib
 import math
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -19,14 +18,14 @@ from kerasbert.data.packing import packing as find_packing
 from kerasbert.data.processes import chosen, hands
 from kerasbert.data.records import MANIFEST, Records, differences, read_manifest
 from kerasbert.data.shards import Report, ShardWriter, manifest
-from kerasbert.data.sources import check_files, file_format
+from kerasbert.data.sources import check_files, file_format, named
 from kerasbert.data.spool import add_count
 from kerasbert.errors import InputError
 from kerasbert.inputs import listed
 from kerasbert.options import configured
 from kerasbert.registry import PACKINGS
 from kerasbert.storage import files as whole
-from kerasbert.storage import remote, steady
+from kerasbert.storage import remote, scratch, steady
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.languages import write_languages
@@ -64,6 +63,9 @@ def write_records(files: Files, tokenizer: Tokenizer, out: str | os.PathLike, co
         InputError: files that cannot be read, do not decode or hold no text, a setting out of range, too much that is
             lost, or records of other inputs at `out` (what differs is named).
     """
+    if not isinstance(tokenizer, Tokenizer):
+        raise InputError(f"tokenizer is {tokenizer!r:.60}, expected a tokenizer: kb.load_tokenizer(DIR)")
+    files = {name: named(each) for name, each in files.items()} if isinstance(files, Mapping) else named(files)
     _check_out(out, config, files)
     encoding, packing = reading.chosen_encoding(config.encoding), chosen_packing(config.packing, tokenizer)
     config = dataclasses.replace(config, encoding=encoding, packing=packing)
@@ -269,7 +271,7 @@ def save_tokenizer(tokenizer: Tokenizer, directory: str | os.PathLike, languages
         if languages:
             write_languages(Path(directory) / "tokenizer", languages)
         return
-    with tempfile.TemporaryDirectory() as local:
+    with scratch.folder() as local:
         tokenizer.save(local)
         if languages:
             write_languages(local, languages)

@@ -8,18 +8,15 @@ import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import os
     from pathlib import Path
-
-    import keras
 
 
 class _Package(types.ModuleType):
-    def __call__(self, run: "str | os.PathLike | keras.Model", out: "str | os.PathLike", **options: Any) -> "Path":
+    def __call__(self, *arguments: Any, **options: Any) -> "Path":
         """Write a SavedModel; see `kerasbert.export.saved_model.export`."""
         from kerasbert.export.saved_model import export
 
-        return export(run, out, **options)
+        return export(*arguments, **options)
 
 
 sys.modules[__name__].__class__ = _Package

@@ -17,6 +17,7 @@ from kerasbert.errors import InputError
 from kerasbert.export import signatures
 from kerasbert.export.card_requests import Requests
 from kerasbert.inputs import used
+from kerasbert.options import checked
 from kerasbert.run_report.examples import short
 from kerasbert.run_report.facts import Facts, read
 from kerasbert.storage import files, places
@@ -51,6 +52,7 @@ SETTINGS = (
 )
 
 
+@checked
 def write(run: str | os.PathLike) -> Path:
     """MODEL_CARD.md in the directory of a run; on the hub it is called README.md.
 

@@ -81,7 +81,8 @@ def export(
     if next_version:
         folders.check_base(out)
     free = files.next_version(out) if next_version else out
-    files.check_free(free, overwrite, [model] if isinstance(model, str | os.PathLike) else [])
+    read = [model] if isinstance(model, str | os.PathLike) else []
+    files.check_free(free, overwrite, read, claim=not next_version)
     model = merged(predict.as_model(model))
     if not hasattr(model, "spec"):
         model = graphs.OwnModel(model)

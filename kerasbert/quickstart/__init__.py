@@ -3,9 +3,11 @@
 import os
 from typing import Any
 
+from kerasbert.options import checked
 from kerasbert.storage.json_view import Json
 
 
+@checked
 def run(out: str | os.PathLike = "quickstart", **plan: Any) -> Json:
     """Vocabulary -> records -> pretraining -> fine-tuning -> SavedModel -> int8 .tflite -> ledger and report.html.
 

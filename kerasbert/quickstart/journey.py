@@ -15,7 +15,7 @@ import kerasbert
 from kerasbert import data, text
 from kerasbert.errors import InputError
 from kerasbert.quickstart import books, measure, story
-from kerasbert.storage import files
+from kerasbert.storage import files, places
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.train import train_wordpiece
@@ -176,7 +176,7 @@ class Results:
 def open_folder(out: str | os.PathLike, plan: Plan) -> Path:
     """The folder of a new journey, or of one to go on with."""
     folder, marker = Path(out), {"format": FORMAT, "plan": dataclasses.asdict(plan), "books": books.digest()}
-    path = folder / MARKER
+    path = places.check_begun(folder, MARKER, "quickstart") / MARKER
     if path.is_file():
         try:
             old = json.loads(path.read_text("utf-8"))
@@ -187,8 +187,6 @@ def open_folder(out: str | os.PathLike, plan: Plan) -> Path:
         changed = sorted(name for name in known.keys() | new.keys() if known.get(name) != new.get(name))
         if changed:
             raise InputError(f"{folder} holds another quickstart ({', '.join(changed)} differ). Choose another --out")
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} holds something that is not a quickstart. Choose another --out")
     else:
         files.write_json(path, marker)
     return folder

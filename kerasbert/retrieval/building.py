@@ -65,7 +65,7 @@ def build(
         )
     if words and lexical.library() is None:
         raise InputError("an index of words needs bm25s: pip install 'kerasbert[search]', or leave --words out")
-    files.check_free(out, overwrite, [texts] if isinstance(texts, str | os.PathLike) else ())
+    files.check_free(out, overwrite, [each for each in (model, texts) if isinstance(each, str | os.PathLike)])
     source = texts if isinstance(texts, Source) else Source(texts)
     about, model = _about(model, source, dtype, settings)
     settings = about["settings"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kerasbert import spec as specs
 from kerasbert.answers.vector import blocks
 from kerasbert.layers import naming
+from kerasbert.options import checked
 from kerasbert.progress import Progress
 from kerasbert.retrieval import forms
 from kerasbert.retrieval.folder import SETTINGS
@@ -82,6 +83,7 @@ def width(model: "keras.Model", texts: Iterable[str], settings: Mapping[str, Any
     return predict.encode(model, list(itertools.islice(texts, 1)), **settings).shape[-1]
 
 
+@checked
 def encode_file(
     model: "keras.Model",
     source: Source,
@@ -97,7 +99,8 @@ def encode_file(
         settings: see `kb.encode`.
     """
     forms.check(dtype)
-    places.check_file(out, overwrite, "vectors", [source.path] if source.path else ())
+    read = (model, source.path)
+    places.check_file(out, overwrite, "vectors", [each for each in read if isinstance(each, str | os.PathLike)])
     model = predict.as_model(model)
     about = {"model": identity(model), "texts": source.digest, **{name: settings.get(name) for name in SETTINGS}}
     shape = source.count, width(model, source.texts(), settings)

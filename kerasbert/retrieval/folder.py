@@ -49,11 +49,16 @@ def _fingerprint(folder: Path, name: str) -> str:
     return state.hexdigest()
 
 
+def is_written(folder: Path, name: str, expected: str) -> bool:
+    """Whether a file is the one that was written, whose fingerprint is `expected`."""
+    return _fingerprint(folder, name) == expected
+
+
 def check_files(folder: Path, about: Json) -> None:
     """Refuse a folder whose files are not those that were written."""
     for name, expected in about["files"].items():
         try:
-            same = _fingerprint(folder, name) == expected
+            same = is_written(folder, name, expected)
         except FileNotFoundError as error:
             raise damaged(folder, f"{name} is missing") from error
         except OSError as error:

@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,12 +15,13 @@ from kerasbert.options import check_names, checked, fits
 from kerasbert.retrieval import exact, forms, graph, judging, lexical
 from kerasbert.retrieval.building import build
 from kerasbert.retrieval.encoding import identity
-from kerasbert.retrieval.folder import VECTORS, about, check_files, damaged
+from kerasbert.retrieval.folder import VECTORS, about, check_files, damaged, is_written
 from kerasbert.retrieval.judging import Relevant
 from kerasbert.retrieval.passages import Kept, Source, mapped
 from kerasbert.retrieval.reranking import reranked
 from kerasbert.storage import steady
 from kerasbert.storage.json_view import Json
+from kerasbert.storage.overwritten import Mapped
 from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
 from kerasbert.tasks.similarity import Hit
@@ -79,6 +81,13 @@ class Index:
         self._texts = Kept(self.path, self.about["count"])
         self._graph = graph.opened(self.path, self.about) if "graph" in self.about else None
         self._words = lexical.opened(self.path) if "words" in self.about else None
+        place, written = Path(os.path.abspath(self.path)), self.about["files"]
+        self._mapped = [Mapped(self.path / name, partial(is_written, place, name, written[name])) for name in written]
+
+    def _check_mapped(self) -> None:
+        """Refuse files that something wrote over since they were mapped; an index that is built again has others."""
+        for file in self._mapped:
+            file.check()
 
     def _found(self) -> str:
         """The directory of the model, as the index tells it."""
@@ -96,7 +105,7 @@ class Index:
         queries: str | Sequence[str],
         top: int = 5,
         *,
-        exact_search: bool = False,
+        exact: bool = False,
         prompt_name: str | None = None,
         rerank: "str | os.PathLike | keras.Model | None" = None,
         candidates: int = 100,
@@ -106,7 +115,7 @@ class Index:
 
         Args:
             queries: str, or a list of them. top: int, how many texts of each at most.
-            exact_search: bool, compare with every vector, where the index has a graph too.
+            exact: bool, compare with every vector, where the index has a graph too.
             prompt_name: str, of the prompt before a query; by default the model's "query" where it has one.
             rerank: directory or loaded model of pairs (a cross-encoder) that orders the `candidates` first.
             how: "vectors", by the cosine; "words", by BM25; "both", by the reciprocal rank fusion of the first 100 of either
@@ -126,7 +135,7 @@ class Index:
         if not given:
             return []
         first = min(top if rerank is None else max(top, candidates), len(self))
-        hits = self._ranked(given, first, self._way(how), (prompt_name, exact_search))
+        hits = self._ranked(given, first, self._way(how), (prompt_name, exact))
         if rerank is not None:
             judge = predict.as_model(rerank)
             predict.check_ours(judge)
@@ -175,6 +184,7 @@ class Index:
 
     def _ranked(self, queries: Sequence[str], top: int, how: str, at: tuple[str | None, bool]) -> list[list[Hit]]:
         """The first hits of each query, before any other order."""
+        self._check_mapped()
         prompt_name, exact_search = at
         wanted = top if how != "both" else lexical.most(len(self), top)
         vectors = None if how == "words" else self.encode(queries, prompt_name)
@@ -187,6 +197,7 @@ class Index:
         rankings = ([[number for number, _ in found] for found in pair] for pair in zip(near, worded))
         return [[self._hit(*each) for each in lexical.fused(pair, top)] for pair in rankings]
 
+    @checked
     def nearest(self, vectors: np.ndarray, top: int) -> list[list[Hit]]:
         """The texts nearest to each vector of length 1, compared with all: float32 [q, H] -> q lists of hits, best first.
 
@@ -194,7 +205,11 @@ class Index:
             InputError: other vectors, or a number in them that is not finite.
         """
         _check_count("top", top)
-        vectors = np.asarray(vectors, "float32")
+        self._check_mapped()
+        try:
+            vectors = np.asarray(vectors, "float32")
+        except (TypeError, ValueError) as error:
+            raise InputError(f"vectors are no numbers, expected the shape (n, {self.width}): {error}") from error
         if vectors.ndim != 2 or vectors.shape[1] != self.width or not np.isfinite(vectors).all():
             raise InputError(f"expected finite vectors of the shape (n, {self.width}). Received: {vectors.shape}")
         return [[self._hit(*each) for each in found] for found in self._nearest(vectors, top, True)]
@@ -224,6 +239,7 @@ class Index:
         return forms.unit(predict.encode(self.model, listed(queries, what="queries"), **settings))
 
     @staticmethod
+    @checked
     def build(
         model: "str | os.PathLike | keras.Model | Ensemble",
         texts: "str | os.PathLike | Source | Iterable[str]",

@@ -1,5 +1,6 @@
 """How good a search is: what it found for each query beside the texts that are relevant to it."""
 
+import numbers
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -80,13 +81,21 @@ def graded(relevant: object) -> dict[str, dict[str, float]]:
     for query, names in relevant.items():
         if not isinstance(names, Iterable):
             raise InputError(f"relevant[{query!r:.60}] is a {type(names).__name__}, expected a list of ids")
-        own = dict(names) if isinstance(names, Mapping) else dict.fromkeys(listed(names), 1.0)
+        given = names if isinstance(names, Mapping) else dict.fromkeys(listed(names), 1.0)
+        own = {_id(query, name): grade for name, grade in given.items()}
         for name, grade in own.items():
             if not isinstance(grade, int | float | np.number) or not 0 <= grade < np.inf:
                 where = f"relevant[{query!r:.60}][{name!r:.60}]"
                 raise InputError(f"{where} is {grade!r:.40}, expected a number of at least 0")
         found[query] = own
     return found
+
+
+def _id(query: object, name: object) -> str:
+    """The id of a text, which an index keeps as text."""
+    if not isinstance(name, str | numbers.Integral) or isinstance(name, bool):
+        raise InputError(f"relevant[{query!r:.60}] holds {name!r:.40}, expected ids of texts")
+    return str(name)
 
 
 def check(relevant: Relevant, ids: Iterable[str]) -> None:
@@ -99,7 +108,8 @@ def check(relevant: Relevant, ids: Iterable[str]) -> None:
             raise InputError(
                 f"no text is relevant to the query {query!r:.60}, expected at least one with a score above 0"
             )
-        if strange := next((name for name in grades if name not in known), None):
+        strange = next((name for name in grades if name not in known), None)
+        if strange is not None:
             raise InputError(f"the index holds no text {strange!r:.80}, which is to be relevant to {query!r:.60}")
 
 

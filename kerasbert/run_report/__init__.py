@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kerasbert import report
 from kerasbert.errors import InputError
+from kerasbert.options import checked
 from kerasbert.run_report import sections
 from kerasbert.run_report.examples import short
 from kerasbert.run_report.facts import Facts, read
@@ -48,6 +49,7 @@ summary { cursor: pointer; padding: .4rem 0; }
 """
 
 
+@checked
 def write(
     run: str | os.PathLike, out: str | os.PathLike | None = None, *, ledger: str | os.PathLike | None = None
 ) -> Path:

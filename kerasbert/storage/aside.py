@@ -5,7 +5,8 @@ process, however that ends. A folder that it replaces changes names with it at o
 `.NAME.TOKEN.kerasbert-old` until the new one has the name. It is `.NAME.TOKEN.kerasbert-gone` while it is deleted. So a kill at
 any instant leaves the old or the new one whole under its name, or the old one aside, where `sweep` puts it back.
 
-A command that will write NAME holds `.NAME.000000000000.kerasbert-claim` meanwhile, locked too, so that a second one is refused.
+A call that will write NAME, of a command or of a program, holds `.NAME.000000000000.kerasbert-claim` meanwhile, locked too, so
+that a second one is refused: `claim`, which `places.check_*` ask for, within `claiming`, which every public function is.
 """
 
 import contextlib
@@ -19,14 +20,11 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.storage import locks
 from kerasbert.within import within
-
-try:
-    import fcntl
-except ImportError:  # Windows: nothing is locked, so nothing is swept
-    fcntl = None
 
 NEW, OLD, GONE, CLAIM = "new", "old", "gone", "claim"
 ASIDE = re.compile(
@@ -34,6 +32,7 @@ ASIDE = re.compile(
 )
 _CALLED: dict[str, str] = {}  # temporary folder -> what the user gave
 _claims: contextvars.ContextVar[frozenset[Path]] = contextvars.ContextVar("claims", default=frozenset())
+_call: contextvars.ContextVar[contextlib.ExitStack | None] = contextvars.ContextVar("call", default=None)
 HERE, EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 LONGEST = 200  # bytes of a name: 255 with what is added here
 
@@ -129,6 +128,27 @@ class Aside:
             self._handle = None
 
 
+class claiming:  # as a context manager, of a microsecond: a call of the runtime takes a few hundred
+    """A call: what `claim` is given within is its own until it ends."""
+
+    def __enter__(self) -> None:
+        self.claims = contextlib.ExitStack()
+        self.token = _call.set(self.claims)
+
+    def __exit__(self, *error: Any) -> None:
+        _call.reset(self.token)
+        self.claims.__exit__(*error)
+
+
+def claim(path: str | os.PathLike, several: bool = False) -> bool:
+    """Keep a place, as `claimed` does, until the call ends that is under way; -> whether it was not kept before."""
+    call = _call.get()
+    if call is None or not locks.AVAILABLE or Path(os.path.realpath(path)) in _claims.get():
+        return False
+    call.enter_context(claimed(path, several))
+    return True
+
+
 @contextlib.contextmanager
 def claimed(path: str | os.PathLike, several: bool = False) -> Iterator[None]:
     """Nobody else writes what has this name within; who holds a claim already may claim the same again.
@@ -137,44 +157,39 @@ def claimed(path: str | os.PathLike, several: bool = False) -> Iterator[None]:
         several: bool, share it with others that do, such as a training on several machines.
 
     Raises:
-        InputError: another command, or another thread, has it.
+        InputError: another process, or another thread, has it.
     """
     real = Path(os.path.realpath(path))
-    if fcntl is None or real in _claims.get():
+    if not locks.AVAILABLE or real in _claims.get():
         yield
         return
     made, handle = list[Path](), None
-    claim = _beside(real, "0" * 12, CLAIM)
+    place = _beside(real, "0" * 12, CLAIM)
     try:
         with contextlib.suppress(OSError):  # what is wrong with the place is told by who writes there
             made = make(real.parent)
-            handle = _claim(claim, path, several)
+            handle = _claim(place, path, several)
         with within(_claims, _claims.get() | {real}):
             yield
     finally:
         if handle is not None:
             with contextlib.suppress(OSError):
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # else it is another one's too
-                claim.unlink()  # before the lock ends: the next one is of another file
+                if locks.lock(handle):  # else it is another one's too
+                    place.unlink()  # before the lock ends: the next one is of another file
             os.close(handle)
         unmake(made)
 
 
-def _claim(claim: Path, path: str | os.PathLike, several: bool) -> int:
+def _claim(place: Path, path: str | os.PathLike, several: bool) -> int:
     """The descriptor of a claim's file, locked."""
-    assert fcntl is not None  # `claimed` has asked
     while True:
-        handle = os.open(claim, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        try:
-            fcntl.flock(handle, (fcntl.LOCK_SH if several else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
+        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        if (locked := locks.lock(handle, several)) is False:
             os.close(handle)
             raise InputError(
-                f"{path} is being written by another command: wait for it, or choose another place"
+                f"{path} is being written by another process: wait for it, or choose another place"
             ) from None
-        except OSError:  # a file system without locks
-            return handle
-        if _is(claim, handle):
+        if locked is None or is_of(place, handle):
             return handle
         os.close(handle)  # deleted meanwhile
 
@@ -215,16 +230,14 @@ def _created(path: Path, folder: bool) -> int | None:
         if folder:
             return None
         raise
-    if fcntl is not None:
-        with contextlib.suppress(OSError):  # a file system without locks, on which nothing is swept
-            fcntl.flock(handle, fcntl.LOCK_EX)
-    if _is(path, handle):
+    # without locks nothing is swept; a `sweep` that has it deletes it
+    if locks.lock(handle) is not False and is_of(path, handle):
         return handle
     os.close(handle)
     return None
 
 
-def _is(path: Path, handle: int) -> bool:
+def is_of(path: Path, handle: int) -> bool:
     """Whether a descriptor is of what has that name."""
     try:
         return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(handle))
@@ -236,11 +249,9 @@ def _is(path: Path, handle: int) -> bool:
 def _left(path: Path) -> Iterator[bool]:
     """Whether what is aside belongs to no living process; it is locked within."""
     handle = None
-    assert fcntl is not None  # `sweep` has asked
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        left = _is(path, handle)
+        left = bool(locks.lock(handle)) and is_of(path, handle)
     except OSError:
         left = False
     try:
@@ -252,14 +263,14 @@ def _left(path: Path) -> Iterator[bool]:
 
 def remove_left(path: Path) -> None:
     """Delete what a process wrote, but not that of a living one, which has it locked."""
-    with _left(path) if fcntl is not None else contextlib.nullcontext(True) as left:
+    with _left(path) if locks.AVAILABLE else contextlib.nullcontext(True) as left:
         if left:
             _erase(path)
 
 
 def sweep(folder: str | os.PathLike, name: str | None = None) -> None:
     """Put back or delete what killed processes left in a folder, of one name or of all; the living ones' is left alone."""
-    if fcntl is None:
+    if not locks.AVAILABLE:
         return
     try:
         entries = sorted(os.listdir(folder))

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO
 
 from kerasbert.errors import InputError
-from kerasbert.storage import places
-from kerasbert.storage.aside import Aside, make, shown, sweep, sync, unmake
+from kerasbert.storage import locks, places
+from kerasbert.storage.aside import ASIDE, Aside, make, shown, sweep, sync, unmake
 
 __all__ = [
     "check_free",
@@ -66,7 +66,7 @@ def refusal(error: BaseException) -> str | None:
 def temporary(error: BaseException) -> str | None:
     """The line of what a disk refused of files that a library writes for a while; None of another error."""
     place, told = tempfile.gettempdir(), refusal(error)
-    if told is None or not re.search(rf"{re.escape(place)}/(tmp|kerasbert\.)\w{{8}}\b", str(error)):
+    if told is None or not re.search(rf"{re.escape(place)}/(tmp|kerasbert-temporary\.)\w{{8}}\b", str(error)):
         return None
     return f"cannot write temporary files in {place}: {told}. Free space there or name another place by TMPDIR"
 
@@ -133,20 +133,20 @@ def lock(file: IO[bytes], told: str) -> None:
     Args:
         told: str, the beginning of the error where another process has it.
     """
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(f"{told}: wait for it, or choose another --out") from None
+    if locks.lock(file.fileno()) is False:
+        raise InputError(f"{told}: wait for it, or choose another --out")
 
 
-def sha256(path: str | os.PathLike) -> str:
-    """The hash of a file's content, in hexadecimal."""
+def sha256(path: str | os.PathLike, most: int | None = None) -> str:
+    """The hash of a file's content, or of its first bytes, in hexadecimal."""
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        if most is None:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        found = hashlib.sha256()
+        while most > 0 and (part := file.read(min(most, 1 << 20))):
+            found.update(part)
+            most -= len(part)
+        return found.hexdigest()
 
 
 def digest(*paths: str | os.PathLike | None) -> list[str]:
@@ -156,7 +156,8 @@ def digest(*paths: str | os.PathLike | None) -> list[str]:
         if not path.is_dir():
             found.append(sha256(path) if path.is_file() else str(path))
             continue
-        held = sorted({*path.glob("*"), *path.glob("tokenizer/*"), *path.glob("*/*.json")})
+        every = {*path.glob("*"), *path.glob("tokenizer/*"), *path.glob("*/*.json")}
+        held = sorted(file for file in every if not ASIDE.fullmatch(file.name))  # what somebody else writes there
         lines = [f"{file.relative_to(path).as_posix()} {sha256(file)}\n" for file in held if file.is_file()]
         found.append(hashlib.sha256("".join(lines).encode()).hexdigest())
     return found
@@ -167,13 +168,16 @@ def write_json(path: str | os.PathLike, value: object) -> None:
     write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def check_free(path: str | os.PathLike, replace: bool = False, inputs: Iterable[str | os.PathLike] = ()) -> None:
+def check_free(
+    path: str | os.PathLike, replace: bool = False, inputs: Iterable[str | os.PathLike] = (), *, claim: bool = True
+) -> None:
     """Refuse a place for a directory that holds something already, unless that is ours and to be replaced.
 
     Args:
         inputs: what is read, in whose place nothing is written.
+        claim: bool, keep it for the call that asks; not where another one that wants it takes the next instead.
     """
-    places.check_folder(path, replace, inputs)
+    places.check_folder(path, replace, inputs, claim=claim)
 
 
 @contextlib.contextmanager
@@ -201,7 +205,7 @@ def new_version(base: str | os.PathLike) -> Iterator[Aside]:
 
     Of what it gives `new` is where it is written, and `path` is its place, another one where somebody else took that meanwhile.
     """
-    real = places.check_folder(next_version(base))
+    real = places.check_folder(next_version(base), claim=False)
 
     def put(new: Aside) -> None:
         while True:

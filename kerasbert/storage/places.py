@@ -1,4 +1,7 @@
-"""Where a command may write: the rules of every `--out`, asked before anything is computed.
+"""Where a command or a function may write: the rules of every `out`, asked before anything is computed.
+
+What `check_folder`, `check_file` and `check_begun` allow is kept for the call that asks, of the command line or of Python
+(`aside.claiming`): another process or thread that would write there meanwhile is refused.
 
 A folder that we made holds the file MARK, with the names of what was written; only such a folder is ever replaced, and only
 while it holds nothing else. GROWN says what later commands add to it. A file is replaced where it looks like what the same
@@ -11,7 +14,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kerasbert.errors import InputError
@@ -59,6 +62,8 @@ FILES: Mapping[
     "mined": ("rows of kerasbert mine", rb"\A\{\"anchor\": .*\"negatives\": \["),
     "vectors": ("a .npy of vectors", _VECTORS),
     "index": ("an index of a device", rb"\AKBINDEX\x01"),
+    "grid": ("a grid.json of kerasbert", rb"\A\{\n  \"task\": .*\n  \"runs\": \["),
+    "folds": ("a folds.json of kerasbert", rb"\A\{\n  \"task\": .*\n  \"folds\": \["),
     "submission": ("a file for GLUE's server", rb"\Aindex\tprediction\n"),
 }
 WITHIN = {
@@ -74,16 +79,24 @@ def reading(paths: Iterable[Name]) -> contextlib.AbstractContextManager[object]:
     return within(_inputs, (*_inputs.get(), *(os.fspath(path) for path in paths)))
 
 
-def check_folder(path: Name, replace: bool = False, inputs: Iterable[Name] = ()) -> Path:
+def check_folder(path: Name, replace: bool = False, inputs: Iterable[Name] = (), *, claim: bool = True) -> Path:
     """Refuse a place for a folder; -> where it leads.
 
     Args:
         replace: bool, whether a folder that we wrote may be there.
         inputs: what the command reads.
+        claim: bool, keep it for the call that asks.
 
     Raises:
-        InputError: something is there that is not to be replaced, or nothing can be written.
+        InputError: something is there that is not to be replaced, nothing can be written, or another process writes there.
     """
+    names = list(inputs)
+    real = _folder(path, replace, names)
+    # who had it until now may have left something there
+    return _folder(path, replace, names) if claim and aside.claim(path) else real
+
+
+def _folder(path: Name, replace: bool, inputs: Sequence[Name]) -> Path:
     real = check_place(path, inputs)
     if real.is_dir() and any(real.iterdir()):
         other = foreign(real)
@@ -110,8 +123,14 @@ def check_file(path: Name, replace: bool = False, kind: str = "", inputs: Iterab
         inputs: what the command reads.
 
     Raises:
-        InputError: something is there that is not to be replaced, or nothing can be written.
+        InputError: something is there that is not to be replaced, nothing can be written, or another process writes there.
     """
+    names = list(inputs)
+    real = _file(path, replace, kind, names)
+    return _file(path, replace, kind, names) if aside.claim(path) else real
+
+
+def _file(path: Name, replace: bool, kind: str, inputs: Sequence[Name]) -> Path:
     real = check_place(path, inputs, WITHIN.get(kind, ""))
     if real.is_dir():
         raise InputError(f"{path} exists already and is a folder, expected a file to write. Choose another place")
@@ -124,14 +143,22 @@ def check_file(path: Name, replace: bool = False, kind: str = "", inputs: Iterab
     return real
 
 
-def check_begun(path: Name, held: str, what: str, replace: bool = False, inputs: Iterable[Name] = ()) -> Path:
+def check_begun(
+    path: Name, held: str, what: str, replace: bool = False, inputs: Iterable[Name] = (), *, several: bool = False
+) -> Path:
     """Refuse a place for a folder that a command begins, or goes on with; -> where it leads.
 
     Args:
         held: str, the file by which such a folder is known. what: str, its name.
         replace: bool, whether it is begun anew.
+        several: bool, whether other processes may do the same there: those of a training on several machines.
     """
     names = list(inputs)
+    real = _begun(path, held, what, replace, names)
+    return _begun(path, held, what, replace, names) if aside.claim(path, several) else real
+
+
+def _begun(path: Name, held: str, what: str, replace: bool, names: Sequence[Name]) -> Path:
     real = check_place(path, names)
     begun = real.is_dir() and any(real.iterdir())
     if begun and not (real / held).is_file():
@@ -139,7 +166,7 @@ def check_begun(path: Name, held: str, what: str, replace: bool = False, inputs:
     if begun and not replace:
         _check_writable(path, real)
         return real
-    return check_folder(path, replace, names)
+    return _folder(path, replace, names)
 
 
 def check_within(path: Name) -> Path:

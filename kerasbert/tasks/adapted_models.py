@@ -49,6 +49,8 @@ def merged(model: "keras.Model") -> "keras.Model":
     Args:
         model: an encoder or a task's model; one without LoRA comes back as it is.
     """
+    if isinstance(model, str | os.PathLike):
+        raise InputError(f"model is the path {model}, expected a loaded model: kb.load(DIRECTORY)")
     encoder = encoder_of(model)
     if not specs.maybe(getattr(encoder, "spec", None), "lora.rank"):
         return model

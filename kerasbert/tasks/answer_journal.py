@@ -8,9 +8,10 @@ flushed after each batch; a line that was cut is dropped.
 import array
 import contextlib
 import hashlib
+import itertools
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kerasbert.errors import InputError
@@ -19,6 +20,7 @@ from kerasbert.storage.json_view import JsonMap
 
 FORMAT = "answers"
 END = ".partial"
+TAKEN = 1024  # rows of another run's that are copied at once
 
 
 class Journal:
@@ -28,6 +30,7 @@ class Journal:
         out: path of the file to be.
         about: json values by name that the answers depend on.
         count: int, rows of the table.
+        same: what another run's answers are of -> how many of its first rows are those of this table, in the same batches.
 
     Attributes:
         path: of the file. kept: int, rows that an earlier run answered. others: names of what differs -> the partial file,
@@ -37,7 +40,13 @@ class Journal:
         InputError: another process writes it, or the folder cannot be written.
     """
 
-    def __init__(self, out: str | os.PathLike, about: Mapping[str, object], count: int) -> None:
+    def __init__(
+        self,
+        out: str | os.PathLike,
+        about: Mapping[str, object],
+        count: int,
+        same: Callable[[JsonMap], int] = lambda head: 0,
+    ) -> None:
         out = Path(out)
         head = json.dumps({FORMAT: 1, **about}, sort_keys=True)
         digest = hashlib.sha256(head.encode()).hexdigest()[:12]
@@ -50,6 +59,9 @@ class Journal:
         try:
             files.lock(self.file, f"another process answers the same table into {self.path}")
             self._read(f"{head}\n".encode())
+            for path, found in _left(out):
+                if self.others.get(path) == ["data"]:
+                    self._take(path, same(found))
         except BaseException:
             self.close()
             raise
@@ -78,6 +90,15 @@ class Journal:
         if not whole:
             self._append(head)
 
+    def _take(self, path: Path, most: int) -> None:
+        """Copy the answers of the first rows that another run left."""
+        with path.open("rb") as file, contextlib.suppress(ValueError, IndexError, TypeError):  # a damaged end
+            file.readline()
+            rows = (json.loads(line) for line in file)
+            wanted = (row for row in rows if row[0] < most and row[0] not in self)
+            while part := list(itertools.islice(wanted, TAKEN)):
+                self.add([row[0] for row in part], [row[1:] for row in part])
+
     def _append(self, content: bytes) -> None:
         with files.writing(self.path):
             self.file.write(content)
@@ -86,7 +107,7 @@ class Journal:
     def __contains__(self, number: int) -> bool:
         return self.places[number] >= 0
 
-    def add(self, numbers: Sequence[int], answers: Iterable[tuple[bool, Sequence[object]]]) -> None:
+    def add(self, numbers: Sequence[int], answers: Iterable[Sequence[object]]) -> None:
         """Keep the answers of a batch: whether each text was truncated, and the answer's fields."""
         lines = [
             json.dumps([number, *answer]).encode() + b"\n" for number, answer in zip(numbers, answers, strict=True)

@@ -1,4 +1,4 @@
-"""Rows of datasets.Dataset, tf.data.Dataset and tensors of texts as a dict of columns or a list; none is imported here."""
+"""Rows of datasets.Dataset, tf.data.Dataset, pyarrow and tensors of texts as a dict of columns or a list; none is imported."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from kerasbert.errors import InputError
 
 
 def plain(data: Any) -> Any:
-    """The columns of a datasets.Dataset, the elements of a tf.data.Dataset; anything else as it is.
+    """The columns of a datasets.Dataset or of pyarrow's, the elements of a tf.data.Dataset; anything else as it is.
 
     Numbers of a ClassLabel become its names. A batched tf.data.Dataset gives the rows of its batches, a tensor of texts or an
     array of bytes its texts.
@@ -23,6 +23,10 @@ def plain(data: Any) -> Any:
         return [row for element in data.as_numpy_iterator() for row in _rows(element)]
     if hasattr(data, "column_names") and hasattr(data, "features"):
         return {name: _named(list(data[name]), (data.features or {}).get(name)) for name in data.column_names}
+    if callable(getattr(data, "to_pydict", None)):  # a table or a batch of pyarrow
+        return data.to_pydict()
+    if callable(getattr(data, "to_pylist", None)):  # an array of it
+        return data.to_pylist()
     tensor = callable(getattr(data, "numpy", None)) and hasattr(data, "shape")
     array = data.numpy() if tensor else data
     if isinstance(array, bytes) or (isinstance(array, np.ndarray) and array.dtype.kind in "SO"):

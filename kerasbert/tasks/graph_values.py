@@ -71,7 +71,7 @@ def _values(function: Callable, encoded: Encoded, longest: int, batch: int) -> V
     """What the graph gives for `ordered_batches`, in their order; the batches are the same however many are computed at once."""
     import tensorflow as tf
 
-    children.check_fork()
+    children.computing()
 
     def answer(batched: dict[str, np.ndarray]) -> np.ndarray:
         return function({name: tf.convert_to_tensor(value) for name, value in batched.items()}).numpy()

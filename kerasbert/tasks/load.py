@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kerasbert.tasks.ensemble import Ensemble
 
 
+@checked
 def build(name: str, **changes: object) -> "SpecModel":
     """A randomly initialised encoder: `build("bert/tiny")`.
 
@@ -166,6 +167,7 @@ def load(
             raise InputError(f"precision bfloat16 is for models of kerasbert: {directory} computes as it was made")
         return in_bfloat16(load(directory, task, base))
     if os.fspath(directory).endswith(".keras") and os.path.isfile(directory):
+        children.computing()
         model = _of_keras(directory)
         if labels is not None:
             model.labels = names_of(labels)
@@ -184,8 +186,14 @@ def load(
         else:
             model = _headed(path, encoder, declared)
             _take(model, path)
-    model.directory = directory  # where run.json tells which rows were held out
+    model.directory = _place(directory)  # where run.json tells which rows were held out
     return model
+
+
+def _place(directory: str | os.PathLike) -> str | os.PathLike:
+    """Where a model lies, also when the current directory is another one; of a name on the hub that."""
+    there = os.path.exists(directory) or os.path.exists(os.fspath(directory).rpartition("@")[0])
+    return directory if not there or os.path.isabs(directory) else os.path.abspath(directory)
 
 
 def with_heads(encoder: Encoder, directory: str | os.PathLike, task: str) -> TaskModel:

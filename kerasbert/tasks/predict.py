@@ -48,7 +48,7 @@ def as_model(model: str | os.PathLike | keras.Model, precision: str = "float32")
         raise InputError(
             "precision is for a directory; a model in memory computes as it was loaded: kb.load(precision=)"
         )
-    children.check_fork()
+    children.computing()
     return model
 
 

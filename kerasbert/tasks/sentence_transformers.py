@@ -8,7 +8,6 @@ import copy
 import functools
 import inspect
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from kerasbert import text
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.options import checked
+from kerasbert.storage import scratch
 from kerasbert.tasks import predict
 from kerasbert.tasks.adapted_models import encoder_of
 from kerasbert.tasks.graph_values import run
@@ -184,7 +184,7 @@ def _theirs(model: "keras.Model", length: int) -> Any:
     from transformers import PreTrainedTokenizerFast  # pyright: ignore[reportMissingImports]
 
     tokenizer = model.tokenizer
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch.folder() as folder:
         text.save_hf(tokenizer, Path(folder) / "tokenizer.json")
         names = {f"{part}_token": piece for part, piece in tokenizer.specials.items()}
         file = str(Path(folder) / "tokenizer.json")

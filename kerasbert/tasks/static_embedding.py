@@ -4,7 +4,6 @@ van Dongen, 2024; release 0.10, distill/distillation.py).
 
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers.readout import readout
 from kerasbert.options import checked
-from kerasbert.storage import files
+from kerasbert.storage import files, scratch
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.early_checks import check_static
@@ -116,7 +115,7 @@ def bare(tokenizer: Tokenizer) -> Tokenizer:
         "template": ["$A", "$A $B"],
     }
     settings.pop("added", None)
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch.folder() as folder:
         tokenizer.save(folder)
         files.write_json(Path(folder) / "tokenizer.json", {"kind": tokenizer.kind, "settings": settings})
         return load_tokenizer(folder)

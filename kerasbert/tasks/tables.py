@@ -151,6 +151,15 @@ def is_table(data: object) -> bool:
     return (isinstance(first, Mapping) and not is_table(first)) or _is_row(first)
 
 
+def kept(data: Any) -> Any:
+    """Data that can be read again: the rows of an iterator, in whose place they are, else what was given."""
+    if isinstance(data, Mapping):
+        return {name: kept(each) if isinstance(each, Iterator) else each for name, each in data.items()}
+    if isinstance(data, list | tuple) and any(isinstance(each, Iterator) for each in data):  # (train, dev)
+        return [kept(each) for each in data]
+    return in_memory(data) if isinstance(data, Iterator) else data
+
+
 def in_memory(data: Any) -> Memory:
     """The rows of a DataFrame, of a dict of columns, or of an iterable of dicts or tuples."""
     if isinstance(data, Memory):
@@ -166,6 +175,8 @@ def in_memory(data: Any) -> Memory:
         data = [dict(zip(data, values)) for values in zip(*data.values())]
     if not isinstance(data, Iterable):
         raise InputError(f"data holds a {type(data).__name__}, expected a file or rows in memory")
+    if isinstance(data, set | frozenset):
+        raise InputError("data holds a set, which has no order: give a list, sorted(rows)")
     return Memory(tuple(data))
 
 
@@ -189,14 +200,15 @@ def _is_row(row: object) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(part, str) for part in value))
+    parts = value if isinstance(value, list | tuple) else (value,)
+    return all(isinstance(part, str | bytes) for part in parts)
 
 
 def _text(value: Any) -> object:
     """A value as a jsonl file would give it: an array is a list, a missing value (None, NaN) is empty."""
     if absent(value):
         return ""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | bytes):
         return datasets.plain_value(value)
     if hasattr(value, "item") and not isinstance(value, str):
         value = value.item()  # numpy's numbers

@@ -83,11 +83,12 @@ def split_files(data: "Data", test: bool = False, task: Task | None = None) -> d
         unknown = set(data) - set(names)
         if unknown:
             raise InputError(f"data has {', '.join(sorted(map(str, unknown)))}, expected train and dev")
-        found = {
-            split: _source(data[name]) for split, known in SPLITS.items() for name in known if _given(data.get(name))
-        }
+        given = {split: [name for name in known if data.get(name) is not None] for split, known in SPLITS.items()}
+        if twice := next((known for known in given.values() if len(known) > 1), None):
+            raise InputError(f"data has {' and '.join(twice)}, which are one: give one of them")
+        found = {split: _source(data[known[0]]) for split, known in given.items() if known}
     elif isinstance(data, str | os.PathLike):
-        found = _folder(Path(data), task)
+        found = _folder(_path(data), task)
     elif isinstance(data, Memory) or tables.is_table(data):
         found = {"train": tables.in_memory(data)}
     elif isinstance(data, list | tuple):
@@ -101,12 +102,14 @@ def split_files(data: "Data", test: bool = False, task: Task | None = None) -> d
     return {split: source for split, source in found.items() if test or split != "test"}
 
 
-def _given(data: object) -> bool:
-    return data is not None and not (isinstance(data, str) and not data)
-
-
 def _source(data: object) -> Source:
-    return Path(data) if isinstance(data, str | os.PathLike) else tables.in_memory(data)
+    return _path(data) if isinstance(data, str | os.PathLike) else tables.in_memory(data)
+
+
+def _path(data: str | os.PathLike) -> Path:
+    if not os.fspath(data):
+        raise InputError("data holds an empty name, expected a file or a folder")
+    return Path(data)
 
 
 def _folder(path: Path, task: Task | None) -> dict[str, Source]:

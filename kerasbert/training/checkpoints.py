@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import threading
 import warnings
 import weakref
@@ -19,7 +18,7 @@ import numpy as np
 
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
-from kerasbert.storage import files, folders
+from kerasbert.storage import files, folders, scratch
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.storage.remote import is_remote
 
@@ -106,7 +105,7 @@ class Checkpoints:
     def save(self, step: int, groups: Mapping[str, Tensors], state: Mapping[str, object]) -> None:
         """Write a checkpoint now; afterwards the oldest ones go, and the damaged ones."""
         if self.remote:
-            with tempfile.TemporaryDirectory(prefix="kerasbert.") as folder:
+            with scratch.folder() as folder:
                 _write(Path(folder), step, groups, state)
                 folders.upload(Path(folder), self._path(step), last=MANIFEST)
         else:
@@ -188,7 +187,7 @@ class Checkpoints:
         """The folder of a checkpoint, or a local copy of it."""
         if not self.remote:
             return Path(self._path(step))
-        copy = Path(tempfile.mkdtemp(prefix="kerasbert."))
+        copy = scratch.made()
         for name in folders.names(self._path(step)):
             (copy / name).write_bytes(folders.read(folders.join(self._path(step), name)) or b"")
         return copy

@@ -71,7 +71,7 @@ class TrainConfig:
     precision: str = option(
         "float32", "float32, mixed_bfloat16, mixed_float16 or auto: bfloat16 on a TPU and on a CPU that multiplies it"
     )
-    seed: int = option(0, "of initialisation, shuffling, masking and dropout", least=0)
+    seed: int = option(0, "of initialisation, shuffling, masking and dropout", least=(0, 2**32 - 1))
     optimizer: str = option("adamw", "adamw, lamb or adafactor", python="See `training.optimizers`")
     optimizer_options: JsonMap | None = option(
         None,

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import numpy as np
 from kerasbert import progress
 from kerasbert.checkpoints import source
 from kerasbert.data.dialects import default_reading
+from kerasbert.storage import scratch
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import Task
@@ -120,7 +120,7 @@ def _with_vectors(
     model: str | os.PathLike | keras.Model, task: Task, pairs: list[tuple[str, str, int]], config: FinetuneConfig
 ) -> keras.Model:
     """The model whose vectors are trained on pairs, in a temporary folder."""
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch.folder() as folder:
         config = FinetuneConfig(**_of_vectors(config), out=os.path.join(folder, "run"))
         return run(Vectors(model, task, {"train": pairs, "dev": pairs[:JUDGED]}, config))
 

@@ -22,7 +22,7 @@ from kerasbert.layers.naming import names
 from kerasbert.lazy import Module
 from kerasbert.objectives.base import Objective
 from kerasbert.options import configured
-from kerasbert.storage import files, steady
+from kerasbert.storage import files, places, steady
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Lengths, encode_texts
@@ -354,7 +354,7 @@ def go_on(
 
 def token_cache(config: LabelledConfig) -> TokenCache:
     """Where the tokens of a run's texts are kept: in the folder that was asked for, else in the run's directory."""
-    folder = Path(config.out) / "cache" if config.cache is None else config.cache
+    folder = Path(config.out) / "cache" if config.cache is None else places.check_within(config.cache)
     return TokenCache(folder, always=config.cache is not None, quiet=config.quiet)
 
 

@@ -63,7 +63,9 @@ def cross_validate(
     """
     if type(folds) is not int or folds < 2:
         raise InputError(f"folds must be a whole number of at least 2. Received: {folds!r}")
-    places.check_place(out, [each for each in (model, data) if isinstance(each, str | os.PathLike)])
+    read = [each for each in (model, data) if isinstance(each, str | os.PathLike)]
+    places.check_place(out, read)
+    places.check_file(Path(out) / "folds.json", True, "folds", read)
     columns = {name: settings.get(f"{name}_column") for name in ("text", "text_b", "label")}
     columns["labels"] = labels_of(settings.get("label_names"))
     known = find_task(task, **columns, metric=registry.metric_name(settings.get("metric")))

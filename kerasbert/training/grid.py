@@ -14,6 +14,7 @@ from kerasbert.lazy import later
 from kerasbert.options import checked, options, types_of
 from kerasbert.storage import files, places
 from kerasbert.storage.json_view import Json, JsonMap
+from kerasbert.tasks import tables
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.runs import say
@@ -69,7 +70,10 @@ def grid(
     check_grid(grid, settings)
     if type(seeds) is not int or seeds < 1:
         raise InputError(f"seeds must be a whole number of at least 1. Received: {seeds!r}")
-    places.check_place(out, [each for each in (model, data) if isinstance(each, str | os.PathLike)])
+    read = [each for each in (model, data) if isinstance(each, str | os.PathLike)]
+    places.check_place(out, read)
+    places.check_file(Path(out) / "grid.json", True, "grid", read)
+    data = tables.kept(data)
     out, first, quiet = Path(out), settings.pop("seed", 0), settings.get("quiet", False)
     every = [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
     runs: list[Json] = []

@@ -120,7 +120,7 @@ def run(job: Job) -> "keras.Model":
         InputError: before anything is written: what does not fit the devices, another run at `out`.
         NonFinite: loss or gradient is not finite.
     """
-    children.check_fork()
+    children.computing()
     with job.devices.scope():
         for rows, accumulate in job.batches():
             check_batch(rows, accumulate, job.devices.num_replicas_in_sync)

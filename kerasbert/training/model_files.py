@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from kerasbert import checkpoints, text
 from kerasbert.checkpoints import ModelParts
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
-from kerasbert.storage import files, folders
+from kerasbert.storage import files, folders, scratch
 from kerasbert.storage.remote import is_remote
 from kerasbert.text import knowledge
 from kerasbert.training.runs import Run, another_run, say
@@ -33,7 +34,10 @@ def write(run: Run, parts: ModelParts) -> None:
 
 def _write(run: Run, parts: ModelParts) -> None:
     remote, directory = is_remote(run.directory), Path(run.directory)
-    with tempfile.TemporaryDirectory(prefix=".model.", dir=None if remote else run.directory) as folder:
+    for left in [] if remote else directory.glob(".model.*"):  # by a kill
+        shutil.rmtree(left, ignore_errors=True)
+    beside = scratch.folder() if remote else tempfile.TemporaryDirectory(prefix=".model.", dir=run.directory)
+    with beside as folder:
         checkpoints.write_model(folder, parts)
         made = Path(folder)
         if remote:

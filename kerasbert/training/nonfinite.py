@@ -1,7 +1,6 @@
 """What is written down when a loss or gradient is not finite: enough to run that update again (`replay`)."""
 
 import io
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints.safetensors import write_safetensors
 from kerasbert.layers.naming import values
 from kerasbert.objectives.base import Objective
-from kerasbert.storage import files, folders
+from kerasbert.storage import files, folders, scratch
 from kerasbert.storage.remote import is_remote
 from kerasbert.training.feed import Feed
 from kerasbert.training.runs import Run
@@ -55,7 +54,7 @@ def dump(
 
     path = folders.join(run.directory, "dumps", f"step_{step + 1}")
     if is_remote(path):
-        with tempfile.TemporaryDirectory(prefix="kerasbert.") as folder:
+        with scratch.folder() as folder:
             write(Path(folder))
             folders.upload(Path(folder), path, last="dump.json")
     else:

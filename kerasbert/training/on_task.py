@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from kerasbert.checkpoints import source
 from kerasbert.data.records import Records
 from kerasbert.errors import InputError
 from kerasbert.lazy import later
+from kerasbert.storage import scratch
 from kerasbert.table import shipped
 from kerasbert.tasks.task import Task, find_task, read_rows, split_files
 from kerasbert.text.base import Tokenizer
@@ -72,7 +72,7 @@ def opened(
         yield data, config
         return
     check_place(config.out, config.overwrite, inputs=[model, data, config.init])
-    with tempfile.TemporaryDirectory(prefix="kerasbert.") as folder:
+    with scratch.folder() as folder:
         found = records(config.on_task, data, _tokenizer(model, config), config.length, Path(folder))
         steps = config.steps or -(-EPOCHS * found.examples // config.batch)
         yield found.directory, dataclasses.replace(config, steps=steps)

@@ -292,6 +292,10 @@ class _Source:
             sized = specs.maybe(spec, "embeddings.vocabulary") is not None
             self.spec = specs.derive(spec, ({"embeddings.vocabulary": tokenizer.size} if sized else {}) | changes)
         else:
+            if not hasattr(model, "spec"):
+                raise InputError(
+                    f"model is a {type(model).__name__}, expected a name, a directory or an encoder: kb.build(NAME)"
+                )
             if changes:
                 raise InputError("changes apply to a named model; build the encoder with them instead")
             self.encoder, self.spec, self.tokenizer = model, model.spec, model.tokenizer

@@ -59,7 +59,9 @@ class PretrainConfig(RunConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.on_task is None and self.steps is None:
-            raise TypeError("missing a required argument: 'steps'")  # as Python says it of one without a default
+            raise InputError("pretrain needs steps, which the call does not give")
+        if isinstance(self.phases, str):
+            raise InputError(f"phases must be a list of mappings. Received: {self.phases!r:.60}")
         if self.on_task is None and self.length is not None:
             raise InputError(
                 "the records have their length: kerasbert data FILES --length N ... makes them; leave --length out"

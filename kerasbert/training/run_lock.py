@@ -4,12 +4,8 @@ import os
 from pathlib import Path
 
 from kerasbert.errors import InputError
+from kerasbert.storage import locks
 from kerasbert.storage.remote import is_remote
-
-try:
-    import fcntl
-except ImportError:  # Windows: nothing is locked
-    fcntl = None
 
 
 class RunLock:
@@ -29,7 +25,7 @@ class RunLock:
 
     def take(self) -> None:
         """Lock the folder that has the name now, and no other one."""
-        if fcntl is None or self.out is None or is_remote(self.out):
+        if not locks.AVAILABLE or self.out is None or is_remote(self.out):
             return
         try:
             handle = os.open(Path(os.path.realpath(self.out)), os.O_RDONLY)
@@ -38,15 +34,9 @@ class RunLock:
         if self._handle is not None and os.path.samestat(os.fstat(handle), os.fstat(self._handle)):
             os.close(handle)
             return
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if locks.lock(handle) is False:
             os.close(handle)
-            raise InputError(
-                f"{self.out} is being trained by another command: wait for it, or choose another --out"
-            ) from None
-        except OSError:
-            pass  # a file system without locks
+            raise InputError(f"{self.out} is being trained by another process: wait for it, or choose another --out")
         self.release()
         self._handle = handle
 

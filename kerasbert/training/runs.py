@@ -11,7 +11,6 @@ import json
 import math
 import os
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING
 from kerasbert import provenance
 from kerasbert.errors import InputError
 from kerasbert.lazy import later
-from kerasbert.storage import files, folders, places
+from kerasbert.storage import files, folders, places, scratch
 from kerasbert.storage.aside import Aside
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.storage.remote import is_remote
@@ -187,7 +186,7 @@ class Run:
         if not is_remote(self.directory):
             yield Path(self.directory)
             return
-        with tempfile.TemporaryDirectory(prefix="kerasbert.") as folder:
+        with scratch.folder() as folder:
             folders.download(
                 str(self.directory), Path(folder), ("run.json", "model.json", "weights.safetensors", "tokenizer")
             )
@@ -319,7 +318,7 @@ def check_place(out: str | os.PathLike, overwrite: bool = False, inputs: Iterabl
         for each in inputs
     )
     names = [name for name in every if isinstance(name, str | os.PathLike)]
-    real = places.check_begun(out, "run.json", "run", overwrite, names)
+    real = places.check_begun(out, "run.json", "run", overwrite, names, several=True)
     for folder in (real, real / "checkpoints"):
         files.sweep(folder)
 

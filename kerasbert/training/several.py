@@ -270,6 +270,8 @@ def named(tasks: Mixture) -> list[tuple[str, Task, Data]]:
     Raises:
         InputError: no tasks, an unknown one, two of one name.
     """
+    if not isinstance(tasks, Iterable):
+        raise InputError(f"tasks is a {type(tasks).__name__}, expected each with its data: {{'glue/sst2': 'SST-2'}}")
     pairs = list(tasks.items() if isinstance(tasks, Mapping) else tasks)
     if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
         what = "no tasks" if not pairs else f"tasks hold {next(iter(pairs))!r:.60}"

@@ -135,7 +135,8 @@ def _read(
             numbers = _held_out(task, train, digests, begun, start)
             judge, train = train.take(numbers), train.take(without(len(train.texts), numbers))
             lines.append(f"{source}: {_count(judge)} are held out to choose the best weights (the same for every seed)")
-    if "dev" in sources and dev:
+    unknown = train is None and task.how.answers.labelled and not task.labels  # labels: `check_train` tells
+    if "dev" in sources and dev and not unknown:
         judge = read_rows(task, sources["dev"])
     return train, judge, numbers, lines
 
@@ -171,7 +172,9 @@ def _sources(task: Task, data: "Data | None", run: "str | os.PathLike | keras.Mo
         return sources, False
     sources = split_files(data, test=True, task=task)
     folder = isinstance(data, str | os.PathLike) and Path(data).is_dir()
-    return sources, set(sources) == {"train"} and not (isinstance(data, Mapping) or folder)
+    return sources, set(sources) == {"train"} and not (
+        (isinstance(data, Mapping) and not tables.is_table(data)) or folder
+    )
 
 
 def _trained_on(task: Task, train: Source, described: JsonMap) -> tuple[Rows | None, np.ndarray | None]:

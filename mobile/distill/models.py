@@ -84,7 +84,7 @@ def find_student(
     if type(student) is int:
         spec = fewer(teacher.spec, spread(student, most)).derive(changes)
         source, copy_layers = Source(teacher.family, teacher.name, spec), True
-    elif not isinstance(student, int) and os.path.isdir(student):
+    elif isinstance(student, str | os.PathLike) and os.path.isdir(student):
         source = _of_directory(Path(student), tokenizer, changes, copy_layers)
     else:
         found, spec = registry.find(str(student))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names as weight_names
+from kerasbert.storage import scratch
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
@@ -107,7 +107,7 @@ def _file(
 
 def _compared(model: "keras.Model", blob: bytes, cases: Sequence["Text"], ties: bool) -> tuple[Json, float]:
     """What the file says beside its model (`agreement.compare`), and the seconds that it took to say it."""
-    with tempfile.TemporaryDirectory() as directory:
+    with scratch.folder() as directory:
         path = Path(directory) / "model.tflite"
         path.write_bytes(blob)
         started = time.perf_counter()

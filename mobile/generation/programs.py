@@ -6,7 +6,6 @@ names. All steps read a source of the longest S: else there would be as many pro
 """
 
 import dataclasses
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from kerasbert.errors import InputError
 from kerasbert.export.bundle import LOGITS, ROLES, STEP, Signature
 from kerasbert.inputs import Input, Tensor
 from kerasbert.layers.cache import FIXED
+from kerasbert.storage import scratch
 from ..tflite import buckets, convert
 
 if TYPE_CHECKING:
@@ -154,6 +154,6 @@ def converted(model: "keras.Model", found: Sequence[Program]) -> bytes:
 
 
 def _file(model: "keras.Model", found: Sequence[Program]) -> bytes:
-    with tempfile.TemporaryDirectory() as directory, captured() as log:
+    with scratch.folder() as directory, captured() as log:
         convert.save(model, {each.name: (each.function, each.reads) for each in found}, directory)
         return convert.converted(directory, [each.name for each in found], "float32", log)

@@ -1,7 +1,6 @@
 """A file beside its Keras model: what both say of the same texts, and what the file's reader loses of them."""
 
 import contextlib
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ import numpy as np
 
 from kerasbert.answers import Kind
 from kerasbert.errors import InputError
+from kerasbert.storage import scratch
 from kerasbert.storage.json_view import JsonMap
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import find, kind_of
@@ -99,7 +99,7 @@ def run(blob: bytes, texts: Texts, tokenizer: Tokenizer | None = None) -> Output
     Args:
         tokenizer: the reader's that the file is for, by default the one in the file.
     """
-    with tempfile.TemporaryDirectory() as directory:
+    with scratch.folder() as directory:
         path = Path(directory) / "model.tflite"
         path.write_bytes(blob)
         runner = load_runtime(path, cache=False)

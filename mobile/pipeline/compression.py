@@ -112,6 +112,8 @@ def _check_places(run: "str | os.PathLike | keras.Model", out: Path, config: Com
     ]
     places.check_file(out, config.overwrite, "tflite", read)
     if config.golden is not None:
+        if os.path.realpath(config.golden) == os.path.realpath(out):
+            raise InputError(f"out and golden are both {out}, expected a place for each")
         places.check_file(Path(config.golden), config.overwrite, "golden", read)
 
 
@@ -182,7 +184,7 @@ def _check_budget(quantize: str, config: CompressConfig, cases: Cases, learned: 
     """Refuse a budget that cannot be measured, or that ranges leave no choice for."""
     if config.max_drop is None:
         return
-    budget.check(quantize, config.max_drop, cases.targets)
+    budget.check(quantize, cases.targets)
     if learned:
         raise InputError(f"max_drop and ranges that were learned ({aware_training.FILE}): give --calibration")
 

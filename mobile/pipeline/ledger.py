@@ -9,7 +9,6 @@ import dataclasses
 import gzip
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from kerasbert.answers.base import Outputs
 from kerasbert.errors import InputError
 from kerasbert.export import bundle
 from kerasbert.quickstart import measure as processes
-from kerasbert.storage import files
+from kerasbert.storage import files, scratch
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, encode_texts
@@ -187,7 +186,7 @@ def _times(path: Path, texts: Sequence[Sample]) -> Json:
     """What `kerasbert-mobile benchmark` says in a process of its own; a .tflite's cannot import TensorFlow."""
     columns = find_task(path).asked if path.is_dir() else samples.columns(bundle.read(path))
     rows = (dict(zip(columns, (text,) if isinstance(text, str) else text)) for text in texts[:TIMED])
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch.folder() as folder:
         sample = Path(folder) / "texts.jsonl"
         sample.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         plugins = (part for file in registry.plugin_files() for part in ("--plugin", file))

@@ -160,6 +160,8 @@ def read_plan(path: str | os.PathLike, **over: object) -> Plan:
     Raises:
         InputError: with file and line: no YAML, an unknown stage or argument, a value of another type.
     """
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise InputError(f"plan is {path!r:.40}, expected a Plan or the file of one")
     reader = recipe.Reader(path)
     root, known = reader.root(), stages()
     values = reader.mapping(root, {"model": str, "data": str, "strategy": str, "stages": list}, "")

@@ -182,6 +182,7 @@ class Magnitude:
         """Nothing: the zeros are in the weights."""
 
 
+@checked
 def sparsity_of(directory: str | os.PathLike, patterns: Sequence[str] = KERNELS + FURTHER) -> Json:
     """Zeros of a model directory's kernels.
 

@@ -14,7 +14,7 @@ from kerasbert import checkpoints
 from kerasbert.errors import InputError
 from kerasbert.layers import mix
 from kerasbert.layers.naming import names
-from kerasbert.options import check_ranges, checked, configured, option
+from kerasbert.options import check_ranges, check_type, checked, configured, option
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
@@ -126,6 +126,7 @@ def layers(run: str | os.PathLike, *, out: str | os.PathLike, keep: Sequence[int
     Returns:
         {"out", "kept", "heads", "parameters": (before, after)}.
     """
+    check_type("keep", Sequence[int], keep)
     return _write(run, out, overwrite, list(keep), Cut.with_layers)
 
 

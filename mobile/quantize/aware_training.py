@@ -208,6 +208,7 @@ def static(model: keras.Model, ranges: Mapping[str, np.ndarray] | None) -> Itera
             layer.quantizer = None
 
 
+@checked
 def simulated(run: str | os.PathLike) -> keras.Model:
     """The model of a directory, computing in Keras with the rounding of its int8 file (in buckets of lengths).
 

@@ -20,10 +20,8 @@ SENSITIVITY = 200  # texts that the cost of each weight is measured on
 FINENESS = (static.FINENESS, 300.0, 1000.0, 3000.0, 10000.0)
 
 
-def check(quantize: str, max_drop: float, targets: np.ndarray | Sequence | None) -> None:
+def check(quantize: str, targets: np.ndarray | Sequence | None) -> None:
     """Refuse a budget that cannot be measured or that nothing could be done for."""
-    if not max_drop >= 0:
-        raise InputError(f"max_drop is {max_drop:g}, expected 0 or more points of the task's metric")
     if not SCHEMES[quantize].budget:
         known = ", ".join(name for name, scheme in SCHEMES.items() if scheme.budget)
         raise InputError(f"max_drop is given with {quantize}, expected with one of: {known}")

@@ -25,6 +25,7 @@ from kerasbert.export import bundle as bundles
 from kerasbert.inputs import Row
 from kerasbert.options import checked
 from kerasbert.progress import counted
+from kerasbert.storage import overwritten
 from kerasbert.text import load_tokenizer
 from kerasbert.text.base import KNOWLEDGE
 from . import asked
@@ -32,7 +33,7 @@ from .interpreters import Compiled, Plain, interpreter, one_line
 from .native import quicken
 from .opening import opened, tokenizing
 from .system import cache as caches
-from .system import delegates, forks, overwritten
+from .system import delegates, forks
 from .system.sources import located
 from .writing import Writer
 

@@ -25,8 +25,8 @@ def check(threads: int, windows: int, cache: object, plugin: object, delegate: s
     for name, value, most in (("threads", threads, THREADS), ("windows", windows, math.inf)):
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or not 1 <= value <= most:
             raise InputError(f"{name} is {value!r}, expected {'at least 1' if most == math.inf else f'1 to {most}'}")
-    if cache == "":
-        raise InputError("cache is '', expected a folder; False writes nothing, None takes the usual one")
+    if isinstance(cache, str | os.PathLike) and os.path.exists(cache) and not os.path.isdir(cache):
+        raise InputError(f"cache is {cache}, which is no folder; False writes nothing, None takes the usual one")
     check_type("plugin", str | os.PathLike | Sequence[str | os.PathLike], plugin)
     delegates.check(delegate)
 

@@ -26,7 +26,7 @@ from kerasbert.answers.vector import DOCUMENT, Hit, VectorKind, blocks, quantize
 from kerasbert.errors import InputError, no_file
 from kerasbert.options import checked
 from kerasbert.storage import files
-from .system.overwritten import Mapped
+from kerasbert.storage.overwritten import Mapped
 
 if TYPE_CHECKING:
     from . import Runner

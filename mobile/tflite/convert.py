@@ -2,13 +2,13 @@
 
 import functools
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kerasbert.captured_output import captured
 from kerasbert.errors import InputError
 from kerasbert.inputs import TEXT, Input
+from kerasbert.storage import scratch
 from ..quantize.schemes import SCHEMES
 from . import buckets, repack
 
@@ -20,7 +20,7 @@ Specs = Mapping[str, tuple[Sequence[int | None], str]]  # input -> its shape and
 
 def quantization(name: str | None) -> str:
     """The name of a quantization, or the error that lists them."""
-    return SCHEMES.name(str(name or "float32"))
+    return SCHEMES.name("float32" if name is None else str(name))
 
 
 def convert(
@@ -64,7 +64,7 @@ def _file(
     specs = {
         name: {each.name: (each.shape(length), each.dtype) for each in inputs} for length, name in signatures.items()
     }
-    with tempfile.TemporaryDirectory() as directory, captured() as log:
+    with scratch.folder() as directory, captured() as log:
         save(model, {name: (function, spec) for name, spec in specs.items()}, directory)
         return converted(directory, list(specs), quantize, log)
 

@@ -130,6 +130,9 @@ def _corpus(info: "ModelInfo", texts: "Iterable[Sample] | None", data: "Data | N
     assert texts is not None  # one of them is given
     if isinstance(texts, str | bytes | os.PathLike):  # a text alone is no corpus, and its words would be all that stays
         raise InputError(f"texts is {str(texts)!r:.60}, expected a list of texts; of a file `data.texts.read(FILE)`")
+    for number, text in enumerate(texts := list(texts)):
+        if not isinstance(text, str | list | tuple):
+            raise InputError(f"text {number} is a {type(text).__name__}, expected str, or a pair of them")
     parts = [part for text in texts for part in ((text,) if isinstance(text, str) else text)]
     found = [text for part in parts for text in ((part,) if isinstance(part, str) else part)]
     if not found:

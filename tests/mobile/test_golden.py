@@ -1,10 +1,12 @@
 """A file that an app tests itself by: what it holds, that it is replayed, what differs first, and damaged ones."""
 
+import dataclasses
 import json
 
 import pytest
 
 from kerasbert.errors import InputError
+from kerasbert.export import bundle
 from kerasbert.mobile import golden
 from kerasbert.mobile.cli import main
 from tests.mobile.conftest import TEXTS
@@ -70,6 +72,23 @@ def test_the_first_difference_is_named_with_status_1(float_file, written, tmp_pa
     assert main(["verify", file, str(path), "--no-cache", "--tolerance", "0.02"]) == 0
     assert main(["verify", file, str(path), "--no-cache"]) == 1
     assert ", expected 0." in capsys.readouterr().out
+
+
+def test_a_kill_between_the_two_files_is_told_by_verify(float_file, tmp_path, monkeypatch, capsys):
+    """A file with the same weights and other labels or pieces was replayed: the answers differed, with status 1."""
+    out, path, blob = tmp_path / "x.tflite", tmp_path / "x.golden", float_file[0].read_bytes()
+    golden.written(out, blob, path, TEXTS)
+    again = dataclasses.replace(bundle.read(blob), labels=("down", "level", "up"))
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    put = golden.write_atomic
+    monkeypatch.setattr(golden, "write_atomic", lambda at, content: (put if at == out else killed)(at, content))
+    with pytest.raises(KeyboardInterrupt):
+        golden.written(out, blob[: -len(bundle.read(blob).to_zip())] + again.to_zip(), path, TEXTS, overwrite=True)
+    assert main(["verify", str(out), str(path), "--no-cache"]) == 2
+    assert "or write both again (compress --golden --overwrite)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

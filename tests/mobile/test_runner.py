@@ -52,15 +52,16 @@ def test_a_file_comes_as_bytes_or_as_a_descriptor(float_file, runner, monkeypatc
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with load(content, cache=False) as held:
         assert held(TEXTS) == expected
-        assert len(list(tmp_path.glob("*.tflite"))) == 1
-    assert not list(tmp_path.glob("*.tflite"))
+        assert len(list(tmp_path.glob("*/*.tflite"))) == 1
+    assert not list(tmp_path.glob("*/"))
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (b"", "the file ends|carries no readable bundle|is damaged"),
-        (b"PK\x05\x06 of something else", "carries no readable bundle|is damaged"),
+        (b"", "the 0 bytes are no .tflite, expected the content of one"),
+        (b"PK\x05\x06 of something else", "the 22 bytes are no .tflite"),
+        ("", "the path is empty"),
         (987654, "descriptor 987654 cannot be read"),
         (True, "received a bool, expected a path"),
         (None, "received a NoneType, expected a path"),

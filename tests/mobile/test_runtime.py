@@ -149,9 +149,12 @@ class Table(list):
     columns = ("text",)
 
 
-def test_what_is_no_list_of_texts_is_refused(runner):
+def test_what_is_no_list_of_texts_is_refused(runner, tmp_path):
     """The names of a table's columns were answered, and a set in any order; an array without axes was a TypeError."""
-    for texts, told in ((Table(["text"]), "give a column"), ({"a"}, "no order"), (np.array("a"), "is a ndarray")):
+    named = tmp_path / "texts.txt"
+    named.write_text("the cat")
+    refused = [(str(named), "is a file, expected texts"), (named, "is a file"), (Table(["text"]), "give a column")]
+    for texts, told in (*refused, ({"a"}, "no order"), (np.array("a"), "is a ndarray")):
         with pytest.raises(InputError, match=told):
             runner(texts)
 
@@ -163,7 +166,7 @@ def test_what_is_no_list_of_texts_is_refused(runner):
         ({"threads": True}, "threads is True"),
         ({"threads": "2"}, "threads is '2'"),
         ({"cache": 0}, "cache must be"),
-        ({"cache": ""}, "cache is ''"),
+        ({"cache": ""}, "cache is empty"),
         ({"delegate": None}, "delegate must be text"),
         ({"plugin": None}, "plugin must be a path or a list"),
         ({"plugin": [3]}, "plugin must be a path or a list"),
@@ -329,7 +332,9 @@ def test_a_cache_that_cannot_be_written_is_done_without(int8_file, tmp_path):
     from kerasbert.mobile.runtime import load
 
     (tmp_path / "file").write_text("")
-    assert len(load(int8_file[0], cache=tmp_path / "file")(TEXTS)) == len(TEXTS)
+    assert len(load(int8_file[0], cache=tmp_path / "file" / "folder")(TEXTS)) == len(TEXTS)
+    with pytest.raises(InputError, match="cache is .*/file, which is no folder; False writes nothing"):
+        load(int8_file[0], cache=tmp_path / "file")
 
 
 def test_default_cache_folder(monkeypatch, tmp_path):

@@ -48,7 +48,7 @@ def test_a_folder_with_something_else_is_refused(journey, tmp_path):
 def test_a_file_in_its_place_is_refused(journey, tmp_path):
     """Not a traceback of mkdir."""
     (tmp_path / "out").write_text("mine")
-    with pytest.raises(InputError, match="holds something that is not a quickstart"):
+    with pytest.raises(InputError, match="exists already and is no folder"):
         journey.open_folder(tmp_path / "out", journey.Plan())
 
 

@@ -129,8 +129,9 @@ def test_large_texts_and_graphs_are_known_by_pieces_from_end_to_end(tmp_path, mo
         (lambda index: index.build(index.model, np.array("a"), "x"), "texts is a ndarray, expected a list"),
         (lambda index: index.build(index.model, ["a"], "x", words="no"), "words must be True or False. Received: 'no'"),
         (lambda index: index.search("cat", topp=1), "Index.search has no option 'topp'. Nearest: 'top'"),
-        (lambda index: index.search("cat", exact_search="no"), "exact_search must be True or False. Received: 'no'"),
-        (lambda index: index.evaluate({"cat": ["0"]}, excat_search=True), "Nearest: 'exact_search'"),
+        (lambda index: index.search("cat", exact="no"), "exact must be True or False. Received: 'no'"),
+        (lambda index: index.nearest("cat", 1), "vectors are no numbers, expected the shape"),
+        (lambda index: index.evaluate({"cat": ["0"]}, excat=True), "Nearest: 'exact'"),
         (
             lambda index: index.evaluate({"cat": ["0"]}, top="3"),
             "top must be a whole number of at least 1. Received: '3'",

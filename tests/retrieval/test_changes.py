@@ -1,5 +1,8 @@
 """What an index is made of, and an index itself, may change meanwhile."""
 
+import os
+
+import numpy as np
 import pytest
 
 import kerasbert as kb
@@ -38,6 +41,27 @@ def test_an_index_that_is_built_again_is_the_old_one_while_it_is_open(model, tmp
     kb.Index.build(model, [*reversed(TEXTS)], tmp_path / "index", overwrite=True)
     assert [index.search(text, top=1)[0].text for text in TEXTS] == TEXTS
     assert [passage.text for passage in map(index._texts.__getitem__, range(len(TEXTS)))] == TEXTS
+
+
+@pytest.mark.parametrize("name", ["vectors.npy", "texts.jsonl", "places.npy"])
+def test_an_open_index_whose_file_is_written_over_is_told(model, tmp_path, monkeypatch, name):
+    """Its answers were of the new numbers, with a score or in one case a crash of numpy; from any current directory."""
+    monkeypatch.chdir(tmp_path)
+    kb.Index.build(model, TEXTS, "index")
+    index, file = kb.Index("index", model), tmp_path / "index" / name
+    (tmp_path / "else").mkdir()
+    monkeypatch.chdir(tmp_path / "else")
+    os.utime(file, ns=(1, 1))
+    index.search(TEXTS[0])  # the same bytes
+    with open(file, "r+b") as held:
+        held.seek(-8, os.SEEK_END)
+        held.write(bytes(8))
+    os.utime(file, ns=(2, 2))  # a clock that is coarse cannot hide it
+    told = f"^index/{name} was overwritten while it is open: open it again"
+    with pytest.raises(InputError, match=told):
+        index.search(TEXTS[0])
+    with pytest.raises(InputError, match=told):
+        index.nearest(np.ones((1, index.width)), 1)
 
 
 @pytest.mark.parametrize("at", ["about", "check_files"])

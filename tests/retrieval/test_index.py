@@ -325,7 +325,7 @@ def test_a_graph_finds_nearly_all_of_the_nearest(model, tmp_path, monkeypatch):
     index = kb.Index.build(model, tiny.sentences(3000, seed=5), tmp_path / "index", neighbours=True)
     assert index.about["graph"]["recall"] >= 0.9
     queries = tiny.sentences(50, seed=6)
-    near, all_ = index.search(queries, 10), index.search(queries, 10, exact_search=True)
+    near, all_ = index.search(queries, 10), index.search(queries, 10, exact=True)
     scores = (
         [np.mean([hit.score for hit in hits]) for hits in zip(*near)],
         [np.mean([hit.score for hit in hits]) for hits in zip(*all_)],

@@ -5,30 +5,43 @@ import threading
 
 import pytest
 
+import kerasbert as kb
 from kerasbert.cli import outputs
 from kerasbert.cli.parser import command_line, run
 from kerasbert.errors import InputError
+from kerasbert.mobile import distill, prune
 from kerasbert.storage.aside import claimed, sweep
+from kerasbert.storage.files import digest
+from kerasbert.storage.places import check_folder
 from tests.support import python
 
-TOLD = "is being written by another command: wait for it, or choose another place"
+TOLD = "is being written by another process: wait for it, or choose another place"
 
 
-def other(path, several=False):
-    """What another command, here another thread, is told of a place."""
+def elsewhere(call, *arguments, **options):
+    """What another process, here another thread, is told that makes a call."""
     told = []
 
-    def claim():
+    def made():
         try:
-            with claimed(path, several):
-                pass
+            call(*arguments, **options)
         except InputError as error:
             told.append(str(error))
 
-    thread = threading.Thread(target=claim)
+    thread = threading.Thread(target=made)
     thread.start()
     thread.join()
     return told
+
+
+def other(path, several=False):
+    """What another one is told of a place."""
+
+    def claim():
+        with claimed(path, several):
+            pass
+
+    return elsewhere(claim)
 
 
 def test_a_place_is_claimed_by_one(tmp_path):
@@ -103,3 +116,62 @@ def test_a_place_that_cannot_be_is_told_first(tmp_path, monkeypatch):
         assert run(lambda: command_line("p", "d", {"do": "p do"}, [module]), ["do", "--out", place]) == 2
     assert not made
     assert not list(tmp_path.iterdir())
+
+
+ROWS = {"train": [("a", "x"), ("b", "y")]}
+CALLS = {  # functions that write `o`: what they read is not there, for the place is asked for before
+    "pretrain": lambda out: kb.pretrain("bert/tiny", "records", steps=1, out=out),
+    "finetune": lambda out: kb.finetune("run", task="classification", data=ROWS, out=out),
+    "finetune_tasks": lambda out: kb.finetune_tasks("run", {"classification": ROWS}, out=out),
+    "export": lambda out: kb.export("run", out),
+    "export_checkpoint": lambda out: kb.export_checkpoint("run", out),
+    "import_checkpoint": lambda out: kb.import_checkpoint("run", out=out),
+    "save": lambda out: kb.save(None, out),
+    "static_embedding": lambda out: kb.static_embedding("run", out),
+    "train_tokenizer": lambda out: kb.train_tokenizer("a.txt", out=out),
+    "Index.build": lambda out: kb.Index.build("run", ["a"], out),
+    "compress": lambda out: kb.mobile.compress("run", out=out),
+    "compress golden": lambda out: kb.mobile.compress("run", out="new", golden=out),
+    "trim": lambda out: kb.mobile.trim("run", out=out, size=3),
+    "distill": lambda out: distill.distill("run", "bert/tiny", ROWS, out=out),
+    "prune.layers": lambda out: prune.layers("run", out=out, keep=[0]),
+    "prune.heads": lambda out: prune.heads("run", ROWS, out=out, share=0.5),
+    "prune.width": lambda out: prune.width("run", ROWS, out=out, share=0.5),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_function_is_refused_where_another_one_writes(tmp_path, monkeypatch, name):
+    """Two programs wrote one place at the same time, and the later one had it."""
+    monkeypatch.chdir(tmp_path)
+    with claimed("o"):
+        (told,) = elsewhere(CALLS[name], "o")
+    assert told.removeprefix("classification: ") == f"o {TOLD}"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_function_keeps_its_place_while_it_works(tmp_path, monkeypatch):
+    """The place of a call is free again after it, with an error or without; a look outside of a call keeps nothing."""
+    monkeypatch.chdir(tmp_path)
+    told = []
+
+    def read_lines(*_, **__):
+        told.extend(other("o"))
+        raise InputError("no text")
+
+    monkeypatch.setattr("kerasbert.data.vocabulary.read_lines", read_lines)
+    with pytest.raises(InputError, match="no text"):
+        kb.train_tokenizer("a.txt", out="o")
+    assert told == [f"o {TOLD}"]
+    assert not other("o")
+    check_folder("o")
+    assert not other("o")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_claim_in_a_model_directory_is_no_part_of_it(tmp_path):
+    """A report that is written there meanwhile made it another model."""
+    (tmp_path / "model.json").write_text("{}")
+    before = digest(tmp_path)
+    with claimed(tmp_path / "report.html"):
+        assert digest(tmp_path) == before

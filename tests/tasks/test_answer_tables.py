@@ -175,13 +175,35 @@ def test_other_answers_are_not_gone_on_with(tmp_path, capsys, change):
     with pytest.raises(KeyboardInterrupt):
         go(data, out, interrupted(5))
     if change == "data":
-        data.write_text(data.read_text().replace("x0", "y0") + "z,1\n")
+        data.write_text(data.read_text().replace("\n0,", "\n9,", 1) + "z,1\n")
     settings = {"about": {"model": "other"}} if change == "model" else {"batch": 3} if change == "batch" else {}
     asked = []
     go(data, out, lambda some: asked.extend(some) or lengths(some), **settings)
     assert f"is left of another table ({change} differ): this one starts afresh" in capsys.readouterr().err
     assert len(asked) == 40 + (change == "data")
     assert sorted(os.listdir(tmp_path)) == ["a.csv", "b.csv"]
+
+
+@pytest.mark.parametrize("change", ["appended", "last line", "first line"])
+def test_a_table_to_which_rows_were_appended_goes_on(tmp_path, capsys, change):
+    """All rows were answered again. Of the last 16 batches all are: they may hold new rows, in another order of lengths."""
+    data, out, whole = table(tmp_path / "a.csv", 200), tmp_path / "b.csv", tmp_path / "whole.csv"
+    with pytest.raises(KeyboardInterrupt):
+        go(data, out, interrupted(45))
+    content = data.read_text()
+    data.write_text((content if change != "first line" else content.replace("\n0,", "\n9,", 1)) + "z,1\n")
+    if change == "last line":
+        data.write_text(content.rstrip("\n") + "9\nz,1\n")
+    capsys.readouterr()
+    asked = []
+    go(data, out, lambda some: asked.extend(some) or lengths(some))
+    told, go_on = capsys.readouterr().err, change == "appended"
+    assert ("going on: " in told) is go_on
+    assert ("(data differ): this one starts afresh" in told) is not go_on
+    assert (len(asked) < 201) is go_on
+    go(data, whole)
+    assert out.read_bytes() == whole.read_bytes()
+    assert sorted(os.listdir(tmp_path)) == ["a.csv", "b.csv", "whole.csv"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbage", "head", "empty"])

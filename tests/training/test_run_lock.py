@@ -17,7 +17,7 @@ def test_a_run_is_trained_by_one(tmp_path):
     out.mkdir()
     first.take()
     first.take()
-    with pytest.raises(InputError, match="is being trained by another command: wait for it, or choose another --out"):
+    with pytest.raises(InputError, match="is being trained by another process: wait for it, or choose another --out"):
         RunLock(out)
     first.release()
     RunLock(out).release()

@@ -22,8 +22,14 @@ def located(source: object) -> tuple[Path, Callable[[], None]]:
         InputError: anything else, or a descriptor of no such file.
     """
     if isinstance(source, str | os.PathLike):
+        if not os.fspath(source):
+            raise InputError("the path is empty, expected a .tflite file")
         return Path(source), _nothing
     if isinstance(source, Bytes):
+        if bytes(source[4:8]) != b"TFL3":
+            raise InputError(
+                f"the {len(source):,} bytes are no .tflite, expected the content of one, or its path as text"
+            )
         return _held(lambda write: write(source))
     if not isinstance(source, int) or isinstance(source, bool):
         raise InputError(f"received a {type(source).__name__}, expected a path, the bytes of a .tflite or a descriptor")
@@ -63,9 +69,9 @@ def _held(fill: Callable[[Callable[[Bytes], object]], object]) -> tuple[Path, Ca
                 fill(file.write)
             return path, lambda: os.close(number)
         os.close(number)
-    import tempfile  # here: a phone, which has files in memory, does without
+    from kerasbert.storage import scratch  # here: a phone, which has files in memory, does without
 
-    number, name = tempfile.mkstemp(suffix=".tflite")
-    with os.fdopen(number, "wb") as file:
+    folder = scratch.made()
+    with open(folder / "model.tflite", "wb") as file:
         fill(file.write)
-    return Path(name), lambda: Path(name).unlink(missing_ok=True)
+    return folder / "model.tflite", lambda: scratch.remove(folder)

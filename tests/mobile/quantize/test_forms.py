@@ -138,12 +138,15 @@ def test_weights_have_their_layers_names(run, monkeypatch):
         ({"quantize": "static_int8"}, "static_int8 needs calibration: real texts"),
         ({"quantize": "full_int8", "calibration": []}, "calibration holds no texts"),
         ({"quantize": "static_int8", "calibration": TEXTS, "calibration_size": 7}, "holds 6 texts, 7 were asked for"),
-        ({"quantize": "static_int8", "calibration": TEXTS, "calibration_size": 0}, "holds 6 texts, 0 were asked for"),
+        (
+            {"quantize": "static_int8", "calibration": TEXTS, "calibration_size": 0},
+            "calibration_size must be a whole number of at least 1",
+        ),
         ({"quantize": "static_int8", "calibration": [("a", "b")]}, r"holds \('a', 'b'\), expected texts, not pairs"),
         ({"quantize": "static_int8", "calibration": "no such file"}, "no calibration file no such file"),
         ({"calibration": TEXTS}, "calibration is given with dynamic_int8, expected with static_int8 and full_int8"),
         ({"max_drop": 0.5}, "max_drop needs labelled rows"),
-        ({"max_drop": -1}, "max_drop is -1, expected 0 or more"),
+        ({"max_drop": -1}, "max_drop must be a number of at least 0. Received: -1"),
         ({"max_drop": 1, "quantize": "fp16"}, "max_drop is given with fp16, expected with one of: dynamic_int8"),
     ],
 )

@@ -16,7 +16,8 @@ class Mapped:
 
     def __init__(self, path: Path, same: Callable[[], bool]) -> None:
         self.path, self.same = path, same
-        self.seen = _seen(path)
+        self._place = Path(os.path.abspath(path))  # the current directory may be another one by then
+        self.seen = _seen(self._place)
 
     def check(self) -> None:
         """Raise where it was written over.
@@ -24,12 +25,12 @@ class Mapped:
         Raises:
             InputError: so it was.
         """
-        now = _seen(self.path)
+        now = _seen(self._place)
         if now == self.seen or now is None or self.seen is None or now[:2] != self.seen[:2]:
             return
         if not self._same():
             raise InputError(
-                f"{self.path} was overwritten while it is open: open it again. Write a new file beside it and rename that "
+                f"{self.path} was overwritten while it is open: open it again. Write what is new beside it and rename that "
                 "over the old one"
             )
         self.seen = now
