@@ -94,11 +94,9 @@ class Tokenizer:
         self._ids = {piece: i for i, piece in enumerate(self.vocabulary)}
         self._check()
         self.added = read_added(added, self._ids) if added else ()
-        self.added_ids = frozenset(self._ids[each.content] for each in self.added) - {
-            *map(self._ids.get, self.specials.values())
-        }
-        # pieces that the model does not have: only `added` gives them
-        self._absent = frozenset(token.content for token in self.added if not token.piece)
+        own = {*self.specials.values()}  # which may be among `added`, and stay what they are
+        self.added_ids = frozenset(self._ids[each.content] for each in self.added if each.content not in own)
+        self._absent = frozenset(token.content for token in self.added if not token.piece)  # no pieces of the model
         self.special_ids = tuple(
             dict.fromkeys(
                 self._ids[piece]
