@@ -9,6 +9,7 @@ from typing import Any
 from kerasbert.answers.base import Kind, Parts
 from kerasbert.answers.tokens import POSITIONS
 from kerasbert.text import Tokenizer
+from kerasbert.text.base import to_text
 
 _TOLD: "weakref.WeakSet[Tokenizer]" = weakref.WeakSet()
 
@@ -46,9 +47,7 @@ def _held(text: str, pieces: Collection[str]) -> Iterator[str]:
 
 
 def _texts(part: Any) -> Iterator[str]:
-    if isinstance(part, str):
-        yield part
-    elif isinstance(part, bytes):
-        yield part.decode("utf-8", "replace")
+    if isinstance(part, str | bytes):
+        yield to_text(part)
     else:
         yield from itertools.chain.from_iterable(map(_texts, part))
