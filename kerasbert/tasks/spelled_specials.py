@@ -49,5 +49,5 @@ def _held(text: str, pieces: Collection[str]) -> Iterator[str]:
 def _texts(part: Any) -> Iterator[str]:
     if isinstance(part, str | bytes):
         yield to_text(part)
-    else:
+    elif isinstance(part, list | tuple):
         yield from itertools.chain.from_iterable(map(_texts, part))
