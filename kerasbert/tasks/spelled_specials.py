@@ -48,6 +48,6 @@ def _held(text: str, pieces: Collection[str]) -> Iterator[str]:
 
 def _texts(part: Any) -> Iterator[str]:
     if isinstance(part, str | bytes):
-        yield to_text(part)
+        yield part if isinstance(part, str) else to_text(part)
     elif isinstance(part, list | tuple):
         yield from itertools.chain.from_iterable(map(_texts, part))
