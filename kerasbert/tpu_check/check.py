@@ -56,7 +56,7 @@ class Check:
         """The bound of one step."""
         at = self.compiled
         assert at is not None  # a problem has no bound
-        return chips.roofline(self.where, flops=self.flops, moved=at.hbm, reduced=self.lowered.reduced)
+        return chips.roofline(self.where, flops=self.flops, moved=at.moved, reduced=self.lowered.reduced)
 
     def to_json(self) -> Json:
         """Plain values: bytes, FLOPs, seconds."""
@@ -111,13 +111,14 @@ class Check:
             ]
         else:
             bound = self.roofline
+            moved = "bytes from and to HBM unknown" if at.hbm is None else f"{at.hbm / 1e9:.1f} GB from and to HBM"
             rows += [
                 (
                     "HBM",
                     f"state and batch {at.arguments / GB:.2f} + temporaries {at.temporaries / GB:.2f} + code "
                     f"{at.code / GB:.2f} = {at.used / GB:.2f} of {self.capacity / GB:.2f} GB",
                 ),
-                ("one step", f"{self.flops / 1e12:.2f} TFLOP, {at.hbm / 1e9:.1f} GB from and to HBM, {reduced}"),
+                ("one step", f"{self.flops / 1e12:.2f} TFLOP, {moved}, {reduced}"),
                 (
                     "at least",
                     f"{bound.compute * 1e3:.1f} ms of arithmetic, {bound.memory * 1e3:.1f} ms of memory, "
@@ -125,6 +126,8 @@ class Check:
                 ),
                 ("utilisation", f"at most {bound.utilisation:.0%}, limited by {bound.limit}"),
             ]
+            if at.unread:
+                rows.append(("not read", f"the compiled module, of which memory is the state read once: {at.unread}"))
         lines = [f"{label:14}{text}" for label, text in rows]
         return "\n".join([f"{self.name} on {where}", *(f"  {line}" for line in lines)])
 

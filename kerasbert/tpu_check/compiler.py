@@ -35,25 +35,31 @@ class Compiled:
     Args:
         arguments, temporaries, code: bytes of HBM; arguments are the state and the batch, updated in place.
         flops: FLOPs of one step, as XLA counts them: those of a loop once.
-        hbm: bytes from and to HBM (`traffic.hbm_bytes`).
+        hbm: bytes from and to HBM (`traffic.hbm_bytes`); None where jaxlib does not read the compiled module of libtpu.
         accessed: bytes that XLA counts for all operands and results, wherever they lie.
-        cycles: the compiler's own estimate.
-        text: the compiled module.
+        cycles: the compiler's own estimate; None as of `hbm`.
+        text: the compiled module, "" as of `hbm`. unread: what jaxlib said then.
     """
 
     arguments: int
     temporaries: int
     code: int
     flops: float
-    hbm: int
+    hbm: int | None
     accessed: float
-    cycles: int
+    cycles: int | None
     text: str = dataclasses.field(repr=False, default="")
+    unread: str = ""
 
     @property
     def used(self) -> int:
         """Bytes of HBM in all."""
         return self.arguments + self.temporaries + self.code
+
+    @property
+    def moved(self) -> int:
+        """Bytes from and to HBM at least: where they are not known the state and the batch, each read once."""
+        return self.arguments if self.hbm is None else self.hbm
 
 
 class TooLarge(Exception):
@@ -81,7 +87,7 @@ def compile_for(where: Slice, module: bytes) -> Compiled:
 
     Raises:
         TooLarge: the compiler finds no way to fit it into HBM.
-        InputError: libtpu does not know the topology, or its module cannot be read here.
+        InputError: libtpu does not know the topology.
     """
     require()
     import jax
@@ -104,19 +110,21 @@ def compile_for(where: Slice, module: bytes) -> Compiled:
         raise _too_large(str(error)) or error from error
     memory, costs = done.get_compiled_memory_stats(), done.cost_analysis()
     costs = costs[0] if isinstance(costs, list) else costs
+    text, unread = "", ""
     try:
         text = done.hlo_modules()[0].to_string()
-    except jax.errors.JaxRuntimeError as error:  # seen of v5p: libtpu writes what jaxlib does not read
-        raise InputError(f"it compiles for {where}, but jaxlib cannot read libtpu's module: {_line(error)}") from error
+    except jax.errors.JaxRuntimeError as error:  # of bert/base on v5p and v6e: libtpu writes what jaxlib does not read
+        unread = _line(error)
     return Compiled(
         arguments=memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes,
         temporaries=memory.temp_size_in_bytes,
         code=memory.generated_code_size_in_bytes,
         flops=costs["flops"],
-        hbm=traffic.hbm_bytes(text),
+        hbm=None if unread else traffic.hbm_bytes(text),
         accessed=costs["bytes accessed"],
-        cycles=traffic.cycles(text),
+        cycles=None if unread else traffic.cycles(text),
         text=text,
+        unread=unread,
     )
 
 

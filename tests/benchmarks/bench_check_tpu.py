@@ -70,7 +70,7 @@ def line(row: dict[str, Any]) -> list[str]:
         f"{row['arguments'] / GB:.2f}",
         f"{row['temporaries'] / GB:.2f}",
         f"{row['flops'] / 1e12:.2f}",
-        f"{row['hbm'] / 1e9:.1f}",
+        "not read" if row["hbm"] is None else f"{row['hbm'] / 1e9:.1f}",
         f"{row['seconds'] * 1e3:.1f}",
         f"{row['utilisation']:.0%}",
         f"{row['cpu']:.0f}",

@@ -1,6 +1,7 @@
 """The command: what it prints, the search for a batch, mistakes in one line."""
 
 import builtins
+import dataclasses
 import json
 import types
 
@@ -99,6 +100,19 @@ def test_the_report_in_json_and_in_words(capsys, monkeypatch):
     words = run(capsys, "bert/base")[1]
     assert "state and batch 2.00 + temporaries 3.00 + code 0.25 = 5.25 of 15.75 GB" in words
     assert "at most 17%, limited by memory" in words
+
+
+def test_a_module_that_jaxlib_does_not_read_leaves_memory_and_flops(capsys, monkeypatch):
+    """Of bert/base on v5p and v6e: it ended with status 2 after it had compiled."""
+    unread = dataclasses.replace(COMPILED, hbm=None, cycles=None, unread="INTERNAL: RET_CHECK failure")
+    stub(monkeypatch, lambda where, module: unread)
+    status, out, _ = run(capsys, "bert/base", "--json")
+    found = json.loads(out)
+    assert (status, found["bytes_hbm"], found["estimated_cycles"]) == (0, None, None)
+    assert found["seconds"]["memory"] == pytest.approx(2 * GB / 819e9)
+    words = run(capsys, "bert/base")[1]
+    assert "2.00 TFLOP, bytes from and to HBM unknown, 1.00 GB summed" in words
+    assert "not read      the compiled module, of which memory is the state read once: INTERNAL: RET_CHECK" in words
 
 
 def line(where, rows):
