@@ -39,11 +39,7 @@ def tell(tokenizer: Tokenizer, parts: Sequence[Parts], kind: Kind) -> None:
 
 def _first(part: Any, pieces: Collection[str]) -> str:
     """The first of the pieces that a text, or a tuple of texts, holds; "" where it holds none."""
-    return next(itertools.chain.from_iterable(_held(text, pieces) for text in _texts(part)), "")
-
-
-def _held(text: str, pieces: Collection[str]) -> Iterator[str]:
-    return (piece for piece in pieces if piece in text)
+    return next((piece for text in _texts(part) for piece in pieces if piece in text), "")
 
 
 def _texts(part: Any) -> Iterator[str]:

@@ -171,16 +171,20 @@ def _ranking(vectors: Tensor, batch: Mapping[str, Tensor], options: Any) -> Sums
     Where the positive is the text itself, under another dropout, it is SimCSE (Gao et al., 2021, section 3).
     A text that equals the anchor or its positive, and a positive of an equal anchor, is no negative.
     """
-    vectors, hidden = unit(vectors), vectors.shape[-1]
-    others = ops.reshape(ops.transpose(vectors[:, 1:], (1, 0, 2)), (-1, hidden))
-    return ranked(ops.matmul(vectors[:, 0], ops.transpose(others)) * options["scale"], batch)
+    vectors = unit(vectors)
+    return ranked(ops.matmul(vectors[:, 0], ops.transpose(compared(vectors))) * options["scale"], batch)
+
+
+def compared(texts: Tensor) -> Tensor:
+    """What each anchor is compared with: [B, k, ...] -> [(k - 1) B, ...], all positives, then all first negatives, and so on."""
+    return ops.reshape(ops.swapaxes(texts[:, 1:], 0, 1), (-1, *ops.shape(texts)[2:]))
 
 
 def ranked(scores: Tensor, batch: Mapping[str, Tensor]) -> Sums:
     """The sums of a loss that ranks each anchor's positive above the other texts of the batch, of whatever scores.
 
     Args:
-        scores: float32 [B, (k - 1) B], of each anchor beside all positives, then all first negatives, and so on.
+        scores: float32 [B, (k - 1) B], of each anchor beside what `compared` gives.
     """
     weight, own = batch["label_weight"], ops.arange(scores.shape[0], dtype="int32")
     logs = contrastive.candidate_logs(scores, candidates(batch["label_texts"], weight))

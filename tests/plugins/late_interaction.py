@@ -93,7 +93,7 @@ def training():
     from keras import ops
 
     from kerasbert.tasks.vector import Vector
-    from kerasbert.tasks.vector_losses import ranked, unit
+    from kerasbert.tasks.vector_losses import compared, ranked, unit
 
     class LateInteraction(Vector):
         """Queries and documents are rows of their own, whose tokens meet in the loss."""
@@ -109,7 +109,7 @@ def training():
 
         def losses(self, task, logits, batch):
             texts = ops.reshape(logits, (batch["label_weight"].shape[0], -1, *ops.shape(logits)[1:]))
-            others = ops.reshape(ops.transpose(texts[:, 1:], (1, 0, 2, 3)), (-1, *ops.shape(logits)[1:]))
+            others = compared(texts)
             real = ops.any(others != 0.0, axis=-1)  # a vector of length 1; of padding it is 0
             products = ops.einsum("qsd,ntd->qnst", texts[:, 0], others)
             nearest = ops.max(ops.where(real[None, :, None], products, -2.0), axis=-1)

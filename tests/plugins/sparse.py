@@ -88,7 +88,7 @@ def training():
 
     from kerasbert.tasks.tokens import KIND as fill_mask
     from kerasbert.tasks.vector import Vector
-    from kerasbert.tasks.vector_losses import ranked
+    from kerasbert.tasks.vector_losses import compared, ranked
 
     class Sparse(Vector):
         """The masked-LM head at every place of a text."""
@@ -112,7 +112,7 @@ def training():
         def losses(self, task, logits, batch):
             vectors, weight = ops.cast(logits, "float32"), batch["label_weight"]
             vectors = ops.reshape(vectors, (weight.shape[0], -1, vectors.shape[-1]))
-            others = ops.reshape(ops.transpose(vectors[:, 1:], (1, 0, 2)), (-1, vectors.shape[-1]))
+            others = compared(vectors)
             found = ranked(ops.matmul(vectors[:, 0], ops.transpose(others)) * self.options["scale"], batch)
             asked = self.options["query_flops"] * flops(vectors[:, 0], weight)
             there = ops.cast(batch["label_texts"][:, 1:] >= 0, "float32") * ops.expand_dims(weight, 1)
