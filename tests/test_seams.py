@@ -38,6 +38,8 @@ OTHERWISE = {
     "kerasbert/data/shards.py": {"tokens"},
     "kerasbert/models/albert.py": {"span"},  # the name of a head, as in the other families
     "kerasbert/models/bart.py": {"span"},
+    "kerasbert/models/bigbird.py": {"span"},
+    "kerasbert/models/xlnet.py": {"span"},
     "kerasbert/models/gpt2.py": {"span"},
     "kerasbert/models/bert.py": {"span"},
     "kerasbert/models/deberta.py": {"span"},

@@ -6,12 +6,12 @@ import re
 import weakref
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 
 from kerasbert import inputs
-from kerasbert.answers import nearness
+from kerasbert.answers import nearness, span_overlap
 from kerasbert.answers.base import Kind, Outputs, Parts, Text, truncated_json
 from kerasbert.errors import InputError
 from kerasbert.inputs import Row
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
     from kerasbert.text.template import Item
 
+T = TypeVar("T")
 BLANKS = (
     *(*range(0x9, 0xE), *range(0x1C, 0x21), 0x85, 0xA0, 0x1680),
     *(*range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000),
@@ -30,6 +31,10 @@ BLANKS = (
 _SURROGATE = re.compile("[\ud800-\udfff]")  # no file can hold one
 
 RANKED = 20  # answers among which one that differs is looked for
+RARE = -20.0  # logits below the best, farther than which no error is told apart
+IMPOSSIBLE = (
+    -1e4
+)  # what a network says of a token where no answer begins or ends; a sum below half of it is no answer's
 
 # tokenizer -> the context that it tokenized last: files ask several questions about one context after the other
 _last: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
@@ -103,9 +108,12 @@ class Window(NamedTuple):
 
 
 class SpanKind(Kind):
-    """Logits [S, 2] of where an answer begins and ends, over windows of the context.
+    """Logits [S, 2] of where an answer begins and ends, over windows of the context; [S, 2K] of K starts, each with its ends.
 
     Options:
+        starts: int, K of the likeliest starts, of which each has its own logits of ends (`layers.beam_span`); 0 where an end
+            does not ask for its start. The best pair of a span counts.
+        context_first: bool, whether the context stands in front of the question, as in XLNet's released code.
         stride: int, tokens that a window moves on (BERT's doc_stride; in Hugging Face's run_qa it is the overlap).
             Differs: at most so many that two windows share twice `max_answer` tokens, or half a window where that is
             less, so that no answer is lost between short windows.
@@ -123,9 +131,12 @@ class SpanKind(Kind):
     output = "logits"
     per_token = True
     agrees_by = "overlap"
+    learned = ("starts", "context_first")
     columns = ("text", "start", "end", "score")
     defaults = MappingProxyType(
         {
+            "starts": 0,
+            "context_first": False,
             "stride": 128,
             "question": 64,
             "max_answer": 30,
@@ -138,21 +149,33 @@ class SpanKind(Kind):
 
     def configured(self, options: JsonMap | None) -> Self:
         kind = super().configured(options)
-        for name in ("stride", "question", "max_answer", "n_best"):
-            if kind.options[name] < 1:
-                raise InputError(f"{name} is {kind.options[name]}, expected at least 1")
+        for name in ("starts", "stride", "question", "max_answer", "n_best"):
+            least = int(name != "starts")
+            if kind.options[name] < least:
+                raise InputError(f"{name} is {kind.options[name]}, expected at least {least}")
+        if kind.options["context_first"]:
+            kind.focus = ""
         return kind
+
+    @property
+    def letter(self) -> str:
+        """Which of the two texts of a template the context is: "A" or "B"."""
+        return "A" if self.options["context_first"] else "B"
+
+    def ordered(self, question: T, context: T) -> tuple[T, T]:
+        """The question and the context as they stand in a row."""
+        return (context, question) if self.options["context_first"] else (question, context)
 
     def cut(self, count: int, texts: int, longest: int, tense: str = "are") -> str:
         most, share = self.options["question"], f"{count} of {texts} questions ({count / max(1, texts):.1%})"
         return f"{share} have more than {most} tokens, or than half a row, and {tense} truncated (finetune --set task.question=N)"
 
     def width(self, labels: Sequence[str]) -> int | None:
-        return 2
+        return 2 * max(1, self.options["starts"])
 
     def rows(self, tokenizer: "Tokenizer", parts: Parts, length: int) -> list[Row]:
         question, text = (_SURROGATE.sub("\ufffd", tokenizer.to_text(part)) for part in cast(tuple[Text, ...], parts))
-        at, null = text_item(tokenizer.pair, "B"), null_item(tokenizer.pair, tokenizer.cls_id)
+        at, null = text_item(tokenizer.pair, self.letter), null_item(tokenizer.pair, tokenizer.cls_id)
         asked, room = tokenizer.encode(question), self.room(tokenizer, length)
         kept = asked[: min(self.options["question"], room // 2)]
         context, room = tokenized(tokenizer, text), room - len(kept)
@@ -160,7 +183,7 @@ class SpanKind(Kind):
         rows = []
         for begin, own in zip(begins, owned(len(context.ids), room, begins)):
             ids = context.ids[begin : begin + room]
-            token_ids, segment_ids, places = tokenizer.join(kept, ids)
+            token_ids, segment_ids, places = tokenizer.join(*self.ordered(kept, ids))
             about = Window(context, begin, len(ids), places[at], places[null], own, bool(question.strip()))
             rows.append(inputs.row(token_ids, segment_ids, len(kept) < len(asked), about))
         return rows
@@ -187,7 +210,7 @@ class SpanKind(Kind):
         """What each span of a context scores, and the empty answer: the least over the windows.
 
         Args:
-            rows: of one input. outputs: of each, [S, 2].
+            rows: of one input. outputs: of each, [S, 2K]: first and last token of each pair, one pair after the other.
 
         Returns:
             float32 [N, A]: of the spans that begin at token n and have a + 1 tokens, the sum of both logits in the window
@@ -201,9 +224,11 @@ class SpanKind(Kind):
             window = row.about
             begin, own = window.begin, window.own
             at = slice(window.place, window.place + window.count)
-            starts, ends = output[at, 0], _following(output[at, 1].astype("float32"), most, -np.inf)
             local = slice(own.start - begin, own.stop - begin)
-            result[own] = starts[local, None] + ends[local]
+            for pair in range(0, output.shape[1], 2):
+                starts, ends = output[at, pair], _following(output[at, pair + 1].astype("float32"), most, -np.inf)
+                result[own] = np.maximum(result[own], starts[local, None] + ends[local])
+        result[result < IMPOSSIBLE / 2] = -np.inf
         result[after <= context.starts[:, None]] = -np.inf
         if not rows[0].about.asked:
             result[:] = -np.inf
@@ -232,7 +257,7 @@ class SpanKind(Kind):
 
     def signal(self, outputs: Outputs, owners: np.ndarray | None = None, rows: Sequence[Row] = ()) -> np.ndarray:
         """Log-probabilities of each token to be the first and the last, among those of its row: [tokens, 2]."""
-        found = [nearness.log_softmax(np.asarray(output, "float64"), axis=0) for output in outputs]
+        found = [nearness.log_softmax(_both(np.asarray(output, "float64")), axis=0) for output in outputs]
         return np.concatenate(found) if found else np.zeros((0, 2))
 
     def agreement(
@@ -255,11 +280,11 @@ class SpanKind(Kind):
             places = np.flatnonzero(owners == owner).tolist()
             packed = [rows[i] for i in places]
             pairs.append([kind.decode((), packed, [each[i] for i in places], ()) for each in (expected, received)])
-        shares = np.array([_overlap(*pair) for pair in pairs])
+        shares = np.array([span_overlap.overlap(*pair) for pair in pairs])
         if ties and (shares < 1).any():
             null = self.options["null_threshold"]
-            margins = np.array([_margin(own, other, null) for own, other in pairs])
-            errors = [error for pair in pairs if (error := _error(*pair)) is not None]
+            margins = np.array([span_overlap.margin(own, other, null) for own, other in pairs])
+            errors = [error for pair in pairs if (error := span_overlap.error(*pair)) is not None]
             if errors:
                 shares[margins <= nearness.rounding(np.array(errors), self.signal(expected))] = 1.0
         return float(shares.mean()) if len(shares) else 1.0
@@ -331,6 +356,15 @@ def null_item(items: "Sequence[Item]", cls_id: int | None) -> int:
     return next((i for i in specials if items[i].id == cls_id), specials[0] if specials else 0)
 
 
+def _both(pairs: np.ndarray) -> np.ndarray:
+    """Logits of first and last tokens, [S, 2], of pairs [S, 2K]: an end counts with the start that it belongs to."""
+    starts, ends = pairs[:, ::2], pairs[:, 1::2]
+    if starts.shape[1] == 1:
+        return pairs
+    both = np.stack([starts.max(1), (starts.max(0) + ends).max(1)], axis=1)
+    return np.maximum(both, both.max(0) + RARE)
+
+
 def _following(values: np.ndarray, count: int, filling: float) -> np.ndarray:
     """[n] -> [n, count]: each value and those after it."""
     padded = np.concatenate([values, np.full(count - 1, filling, values.dtype)])
@@ -353,35 +387,6 @@ def _best(scores: np.ndarray, context: Context, count: int) -> list[tuple[float,
             first, more = divmod(i, width)
             spans.setdefault((int(context.starts[first]), int(context.ends[first + more])), float(flat[i]))
     return [(score, *place) for place, score in spans.items()]
-
-
-def _ranked(span: Span, null: float = 0.0) -> dict[tuple[int, int], float]:
-    """Logs of the probabilities of an answer and of its alternatives, the empty one less its threshold."""
-    logs = {(each.start, each.end): float(np.log(max(each.score, 1e-30))) for each in (span, *span.alternatives)}
-    return {place: log - (null if place == (0, 0) else 0.0) for place, log in logs.items()}
-
-
-def _margin(one: Span, other: Span, null: float) -> float:
-    """How much more the first prefers its own answer to the second's; without end where that is none of its best."""
-    logs = _ranked(one, null)
-    return logs[one.start, one.end] - logs.get((other.start, other.end), -np.inf)
-
-
-def _error(one: Span, other: Span) -> float | None:
-    """How far apart both have the first's best two answers; None where the second has others."""
-    own, theirs = _ranked(one), _ranked(other)
-    best = list(own)[:2]
-    if len(best) < 2 or not all(place in theirs for place in best):
-        return None
-    return (theirs[best[0]] - theirs[best[1]]) - (own[best[0]] - own[best[1]])
-
-
-def _overlap(one: Span, other: Span) -> float:
-    """F1 of the characters of two answers."""
-    if (one.start, one.end) == (other.start, other.end):
-        return 1.0
-    shared = max(0, min(one.end, other.end) - max(one.start, other.start))
-    return 2 * shared / max(1, one.end - one.start + other.end - other.start)
 
 
 KIND = SpanKind()

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from kerasbert import answers, registry
 from kerasbert import spec as specs
-from kerasbert.checkpoints import closed
+from kerasbert.checkpoints import beam_span, closed
 from kerasbert.checkpoints import config as configs
 from kerasbert.checkpoints.coverage import Coverage, cover
 from kerasbert.checkpoints.formats import Answers, Format, ImportOptions, Opened
 from kerasbert.checkpoints.forms import Shape
-from kerasbert.checkpoints.names import Dialect, matches
-from kerasbert.checkpoints.pieces import with_graph
+from kerasbert.checkpoints.names import Class, Dialect, matches
+from kerasbert.checkpoints.pieces import context_first, numbered, with_graph
 from kerasbert.checkpoints.plans import Imported, Plan, name_of, shapes_of
 from kerasbert.checkpoints.readers import equal
 from kerasbert.checkpoints.views import View, check_buffers, partly_wrapped, unwrapped
@@ -119,8 +119,15 @@ def plan(format: NamedFormat, opened: Opened, asked: ImportOptions) -> Plan:
     _check_others(theirs, coverage, asked)
     found, spec = _answers(theirs, heads, classes, spec, asked)
     pieces = opened.tokenizer(spec, asked)
+    if pieces is not None and theirs.dialect.classes.get(theirs.kind or "", Class()).numbers:
+        pieces = numbered(pieces)
     if triples is not None:
         pieces = with_graph(pieces, triples, spec, asked.graph, opened.folder)
+    if found.task and configs.PAIR not in theirs.content and context_first(found.task, pieces) is False:
+        found.task["options"] = {**found.task.get("options", {}), "context_first": True}
+        found.told.append(
+            "rows hold the context before the question, as transformers' scripts do for a tokenizer that pads at the left"
+        )
     generation, lines = opened.generation(pieces, family)
     unused.tell([*found.told, *lines])
     opened.leave()
@@ -308,9 +315,11 @@ def task_of(
 ) -> Json | None:
     """The task of the heads that a file holds; None for an encoder and for heads of pretraining."""
     kind = configs.kind_of(architecture, heads)
-    if not heads.keys() & {"classifier", "span"}:
+    if not heads.keys() & {"classifier", "span", beam_span.HEAD}:
         return None
     task = configs.task_of(content, classes, pair, kind)
+    if beam_span.HEAD in heads:
+        task["options"] = {**task.get("options", {}), "starts": content.get(beam_span.STARTS, 5)}
     if kind is not None and kind in registry.tasks():
         declared = registry.task(kind)
         task |= {"text": declared.text} | ({"text_b": declared.text_b} if declared.text_b else {})
@@ -335,13 +344,14 @@ def heads_of(
         matrix = () if configs.one_number(kind) else spelled.get(name, ())
         labels = configs.labels(content, matrix[0 if transposed else -1] if matrix else None)
         classes = 1 if configs.one_number(kind) else len(labels)
-    width = spec.embeddings.width or spec.hidden
+    width, inner = spec.embeddings.width or spec.hidden, specs.maybe(spec, "feedforward.width", 0)
     letters = {
         "H": spec.hidden,
         "E": width,
         "R": spec.hidden - width,
         "V": spec.embeddings.vocabulary,
         "L": classes,
+        "F": inner[0] if isinstance(inner, tuple) else inner,
     }
     shapes = {
         head: {

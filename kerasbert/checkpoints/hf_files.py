@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from kerasbert import answers, registry, text
 from kerasbert import spec as specs
+from kerasbert.checkpoints import beam_span, cross_encoders, generation_config, sentence_transformers, source
 from kerasbert.checkpoints import config as configs
-from kerasbert.checkpoints import cross_encoders, generation_config, sentence_transformers, source
 from kerasbert.checkpoints.directory import ModelInfo, head_names, read_tensors
+from kerasbert.checkpoints.pieces import context_first, padded_left
 from kerasbert.checkpoints.safetensors import write_safetensors
 from kerasbert.checkpoints.write import Named, named, write_vocabulary
 from kerasbert.storage import files
@@ -51,6 +52,10 @@ def write(run: Path, path: str | os.PathLike, overwrite: bool) -> None:
             write_vocabulary(folder, tokenizer)
             segments = specs.maybe(info.spec, "embeddings.segments", 0)
             _write_tokenizer(folder, tokenizer, info.spec.longest, segments)
+            if info.task and context_first(info.task, tokenizer) is False:
+                source.say(
+                    f"{path}: the question stands first in this model's rows, where transformers' scripts put it last"
+                )
 
 
 def _config(found: Named) -> Json:
@@ -74,7 +79,10 @@ def _task_keys(task: JsonMap) -> Json:
     keys: Json = {}
     if task.get("inputs") == "pair":
         keys = {configs.PAIR: True} | cross_encoders.written_activation(task)
-    return keys | ({configs.OPTIONS: task["options"]} if task.get("options") else {})
+    options = task.get("options") or {}
+    if options.get("starts"):
+        keys[beam_span.STARTS] = options["starts"]
+    return keys | ({configs.OPTIONS: options} if options else {})
 
 
 def _decoding(info: ModelInfo, family: registry.Family) -> Json | None:
@@ -112,7 +120,7 @@ def _write_tokenizer(folder: Path, tokenizer: Tokenizer, positions: int, segment
     text.save_hf(tokenizer, folder / "tokenizer.json")
     settings: Json = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": positions}
     own = tokenizer.settings()
-    last = tokenizer.cls_id is not None and tokenizer.single[-1].id == tokenizer.cls_id
+    last = padded_left(tokenizer)
     if last:
         settings["padding_side"] = "left"  # their classes read the last place, XLNet's <cls>
     # their BertTokenizer has a template of its own, whatever tokenizer.json says

@@ -52,6 +52,7 @@ class Class:
         fixed: what is `Dialect.fixed` for it besides.
         refused: why nothing here computes it; "" for a class that is computed.
         without: patterns of the tensors of its heads, of a refused class whose encoder is computed here.
+        numbers: whether it gives the second text and what stands behind it the segment 1, whatever its tokenizer says.
     """
 
     heads: tuple[str, ...] = ()
@@ -61,6 +62,7 @@ class Class:
     fixed: Mapping[str, object] = dataclasses.field(default_factory=dict)
     refused: str = ""
     without: tuple[str, ...] = ()
+    numbers: bool = False
 
 
 def of_family(classes: Mapping[str, Class], old: str, new: str) -> dict[str, Class]:
@@ -79,7 +81,7 @@ class Dialect:
         rows: (ours, theirs) of a layer or of one weight, (ours, theirs, "T") where theirs is transposed; `{i}` is the
             number of the block, `{j}` of a part in it.
         leaves: what the weights of a layer are called: our leaf -> (their suffix,) or (their suffix, "T").
-        heads: head name -> {weight: shape}, the shape in the letters E, H, R (H - E), V, L (labels) or numbers; None for a
+        heads: head name -> {weight: shape}, the shape in the letters E, H, R (H - E), V, L (labels), F or numbers; None for a
             head of ours that their format has no place for, which is left out on export.
         config: (path in the Spec, their key), with a third item n where ours is n times theirs (and is not written), or
             `LIST` where theirs may be one.

@@ -132,6 +132,7 @@ class Encoder(SpecModel):
     label_bias: bool = True  # whether the head of a classification adds one
     keeps_hidden: bool = False  # whether what is trained reads `hidden`, which a reversible stack drops in training
     label_head: Callable = LabelHead  # of a task
+    span_head: Callable | None = None  # of the ends of an answer; None: as label_head
     pooled_kinds: tuple[str, ...] | None = (
         None  # kinds of tasks that read the pooler; None: all that read a text's vector
     )

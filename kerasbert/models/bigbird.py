@@ -23,12 +23,14 @@ from keras import ops
 
 from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.errors import InputError
-from kerasbert.inputs import Tensor
+from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.block import Block, PreNormBlock
 from kerasbert.layers.block_sparse import Row, Sparse, SparseAttention
 from kerasbert.layers.context import Context, Queries
 from kerasbert.layers.encoder import Encoder
-from kerasbert.layers.feedforward import GATED
+from kerasbert.layers.feedforward import GATED, FeedForward, Linear
+from kerasbert.layers.heads import LabelHead
+from kerasbert.layers.norms import LayerNorm
 from kerasbert.models.bert import BERT, ONE_MAP
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.registry import register
@@ -77,6 +79,30 @@ class PreNormBigBirdBlock(BigBirdBlock, PreNormBlock):
     """The same with the norms in front of the sublayers."""
 
 
+class BigBirdSpanHead(LabelHead):
+    """The ends of an answer behind a feed-forward network of the head's own (released code): x [B, S, H] -> float32 [B, S, L].
+
+    Args: as LabelHead; spec: BigBirdSpec.
+    """
+
+    def __init__(self, *args: Any, spec: BigBirdSpec, **kwargs: Any) -> None:
+        super().__init__(*args, dropout=spec.dropout, **kwargs)
+        self.spec = spec
+
+    def build(self, shape: Shape) -> None:
+        super().build(shape)
+        spec, policy = self.spec, {"dtype": self.dtype_policy}
+        width, activation = spec.per_layer(spec.feedforward.width, 0), spec.feedforward.activation
+        self.feedforward = FeedForward(width, activation, self.initializer, name="feedforward", **policy)
+        self.norm = LayerNorm(spec.epsilon, name="norm", **policy)
+        for layer in (self.feedforward, self.norm):
+            layer.build(shape)
+
+    def call(self, x: Tensor, training: bool = False) -> Tensor:
+        inner = self.feedforward(self.dropout(x, training=training), training=training)
+        return ops.cast(Linear.call(self, self.norm(x + self.dropout(inner, training=training))), "float32")
+
+
 class BigBird(Encoder):
     """The encoder. Call: as its parent's; with `attention=True` or a `visible_matrix` long rows have all scores."""
 
@@ -87,6 +113,11 @@ class BigBird(Encoder):
     def label_activation(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # of this Spec
         """The blocks'."""
         return self.spec.feedforward.activation.removeprefix(GATED)
+
+    @property
+    def span_head(self) -> Callable:
+        """A head of the Spec."""
+        return functools.partial(BigBirdSpanHead, spec=self.spec)
 
     @property
     def block_class(self) -> Callable:
@@ -126,8 +157,23 @@ class BigBirdDialect(Dialect):
         return config | {"attention_type": "original_full" if spec.sparse.plan == "full" else "block_sparse"}
 
 
+_SPAN = {
+    "feedforward/inner/kernel": "H F",
+    "feedforward/inner/bias": "F",
+    "feedforward/outer/kernel": "F H",
+    "feedforward/outer/bias": "H",
+    "norm/gamma": "H",
+    "norm/beta": "H",
+    **BERT_HF.shapes("span"),
+}
 HF = BigBirdDialect.of_names(BERT_HF).derive(
-    rows=(("pooler", "bert.pooler"),),
+    rows=(
+        ("pooler", "bert.pooler"),
+        ("heads/span/feedforward/inner", "qa_classifier.intermediate.dense"),
+        ("heads/span/feedforward/outer", "qa_classifier.output.dense"),
+        ("heads/span/norm", "qa_classifier.output.LayerNorm"),
+        ("heads/span", "qa_classifier.qa_outputs"),
+    ),
     config=(
         *BERT_HF.config,
         ("sparse.block", "block_size"),
@@ -143,7 +189,7 @@ HF = BigBirdDialect.of_names(BERT_HF).derive(
         "use_bias": True,
         "rescale_embeddings": False,
     },
-    heads={name: BERT_HF.heads[name] for name in ("mlm", "nsp", "classifier")},
+    heads={name: BERT_HF.heads[name] for name in ("mlm", "nsp", "classifier")} | {"span": _SPAN},
     model_types=("big_bird",),
     classes={
         "BigBirdModel": Class(),
@@ -156,7 +202,7 @@ HF = BigBirdDialect.of_names(BERT_HF).derive(
         ),
         "BigBirdForTokenClassification": ONE_MAP,
         "BigBirdForMultipleChoice": Class(("classifier",)),
-        "BigBirdForQuestionAnswering": Class(refused="has a feed-forward network of its own in front of the ends"),
+        "BigBirdForQuestionAnswering": Class(("span",), pooler=False, numbers=True),
     },
     special={"bos_token_id": "cls", "eos_token_id": "sep", "sep_token_id": "sep"},
     spec={"sparse.plan": "first"},

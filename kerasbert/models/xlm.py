@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from keras import ops
 
-from kerasbert.checkpoints import buffers
+from kerasbert.checkpoints import beam_span, buffers
 from kerasbert.checkpoints.names import Class
 from kerasbert.inputs import TEXT, Input, Shape, Tensor
 from kerasbert.layers import embeddings
@@ -142,8 +142,15 @@ HF = BERT_HF.derive(
         ("heads/mlm/bias", "pred_layer.proj.bias"),
         ("heads/classifier", "sequence_summary.summary"),
         ("heads/span", "qa_outputs"),
+        *beam_span.rows("qa_outputs."),
     ),
-    heads={"mlm": {"bias": "V"}, "classifier": BERT_HF.heads["classifier"], "span": BERT_HF.heads["span"]},
+    forms=beam_span.FORMS,
+    heads={
+        "mlm": {"bias": "V"},
+        "classifier": BERT_HF.heads["classifier"],
+        "span": BERT_HF.heads["span"],
+        **beam_span.HEADS,
+    },
     config=(
         ("embeddings.vocabulary", "vocab_size"),
         ("embeddings.positions", "max_position_embeddings"),
@@ -176,10 +183,7 @@ HF = BERT_HF.derive(
         "XLMForSequenceClassification": Class(("classifier",)),
         "XLMForTokenClassification": Class(("classifier",), rows=(("heads/classifier", "classifier"),)),
         "XLMForQuestionAnsweringSimple": Class(("span",)),
-        "XLMForQuestionAnswering": Class(
-            refused="searches starts and ends with a beam (XLMForQuestionAnsweringSimple does not)",
-            without=("qa_outputs.*",),
-        ),
+        "XLMForQuestionAnswering": Class((beam_span.HEAD,)),
         "XLMForMultipleChoice": Class(refused="has two linear maps in a row and no activation between"),
     },
     prefix="transformer.",
@@ -190,8 +194,7 @@ HF = BERT_HF.derive(
         "embed_init_std": "how a new model starts",
         "lang_id": "the language is given with the text",
         "mask_token_id": "an id of the tokenizer",
-        "start_n_top": "of a refused class",
-        "end_n_top": "of a refused class",
+        **beam_span.UNREAD,
     },
 )
 

@@ -25,7 +25,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert.checkpoints import keras_hub
+from kerasbert.checkpoints import beam_span, keras_hub
 from kerasbert.checkpoints.forms import ByHead, Leading
 from kerasbert.checkpoints.names import TORCH_LEAVES, Class, Dialect
 from kerasbert.errors import InputError
@@ -301,10 +301,11 @@ HF = Dialect(
         ("heads/classifier/inner", "sequence_summary.summary"),
         ("heads/classifier", "logits_proj"),
         ("heads/span", "qa_outputs"),
+        *beam_span.rows(),
     ),
     leaves=TORCH_LEAVES,
-    forms={"*mask_emb": Leading(), "*layer.*.rel_attn.[qkvor]": ByHead()},
-    heads={"lm": {"bias": "V"}, "classifier": _SUMMARY} | {name: BERT_HF.heads[name] for name in ("span",)},
+    forms={"*mask_emb": Leading(), "*layer.*.rel_attn.[qkvor]": ByHead(), **beam_span.FORMS},
+    heads={"lm": {"bias": "V"}, "classifier": _SUMMARY, "span": BERT_HF.heads["span"], **beam_span.HEADS},
     config=(
         ("embeddings.vocabulary", "vocab_size"),
         ("hidden", "d_model"),
@@ -337,16 +338,13 @@ HF = Dialect(
         "XLNetForTokenClassification": ONE_MAP,
         "XLNetForQuestionAnsweringSimple": Class(("span",)),
         "XLNetForMultipleChoice": Class(("classifier",)),
-        "XLNetForQuestionAnswering": Class(
-            refused="finds an answer's end by its start, by a beam search",
-            without=("start_logits.*", "end_logits.*", "answer_class.*"),
-        ),
+        "XLNetForQuestionAnswering": Class((beam_span.HEAD,)),
     },
     prefix="transformer.",
     unread={
+        **beam_span.UNREAD,
         "bi_data": (False,),  # the second half of a batch is backward: here a row says it of itself
         **dict.fromkeys(("mem_len", "reuse_len", "use_mems_*"), "what a text leaves for the next; none does here"),
-        **dict.fromkeys(("start_n_top", "end_n_top"), "of a refused class"),
     },
     tied={"lm_loss.weight": "transformer.word_embedding.weight"},
 )

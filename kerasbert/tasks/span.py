@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kerasbert.layers.encoder import Encoder
     from kerasbert.tasks.base import Heads
     from kerasbert.tasks.batches import Encoded
+    from kerasbert.tasks.model import TaskModel
     from kerasbert.tasks.tables import Source
     from kerasbert.text.graph import GraphTokenizer
 
@@ -32,6 +33,7 @@ ops = Module("keras.ops")
 tf = Module("tensorflow")
 objectives = Module("kerasbert.objectives.base")
 head_layers = Module("kerasbert.layers.heads")
+beam_span = Module("kerasbert.tasks.beam_span")
 
 
 MOST_ANSWERS = 20  # that a call of a SavedModel may ask for: each is looked for in all texts that it is joined with
@@ -64,8 +66,14 @@ class Span(TaskKind):
     pooler = False
     metrics_known = ("f1", "exact_match")
 
+    def configured(self, options: Mapping[str, object]) -> Self:
+        kind = super().configured(options)
+        if kind.options["starts"]:  # their logits have no mean over models, nor is a student taught by them
+            kind.head, kind.averaged, kind.taught = "beam_span", False, ()
+        return kind
+
     def check_target(self, target: str) -> None:
-        if target != "task_library":
+        if target != "task_library" or self.options["starts"] or self.options["context_first"]:
             super().check_target(target)
 
     def reader_outputs(self, target: str) -> tuple[str, ...]:
@@ -115,17 +123,32 @@ class Span(TaskKind):
         label = np.zeros((count, 2), "int32")
         for i, (row, target) in enumerate(zip(rows, targets)):
             label[i] = places(row.about, target)
-        return {"label": label, "label_weight": (np.arange(count) < len(rows)).astype("float32")}
+        made = {"label": label, "label_weight": (np.arange(count) < len(rows)).astype("float32")}
+        if self.options["starts"] and self.options["unanswerable"]:
+            none = [float(label[i, 0] == row.about.null) for i, row in enumerate(rows)]
+            made["no_answer"] = np.array(none + [0.0] * (count - len(rows)), "float32")
+        return made
 
     def heads(self, encoder: "Encoder", task: Task) -> "Heads":
         # no dropout, as in BERT's run_squad and transformers
+        if self.options["starts"]:
+            head = beam_span.head(encoder, self.options, self.head)
+            return {self.head: head}, {self.head: (None, None, encoder.spec.hidden)}
         policy = {"name": self.head, "dtype": encoder.dtype_policy}
-        kind, activation = (
-            getattr(encoder, "label_head", head_layers.LabelHead),
-            getattr(encoder, "token_label_activation", None),
-        )
+        kind = getattr(encoder, "span_head", None) or getattr(encoder, "label_head", head_layers.LabelHead)
+        activation = getattr(encoder, "token_label_activation", None)
         head = kind(2, specs.head_deviation(encoder.spec), activation=activation, **policy)
         return {self.head: head}, {self.head: (None, None, encoder.spec.hidden)}
+
+    def logits(self, model: "TaskModel", read: Tensor, inputs: Tensor, training: bool = False) -> Tensor:
+        if self.options["starts"]:
+            return beam_span.logits(model, read, inputs, training)
+        return super().logits(model, read, inputs, training)
+
+    def trained(self, model: "TaskModel", outputs: Tensor, inputs: Tensor, training: bool = False) -> Tensor:
+        if self.options["starts"]:
+            inputs = {**inputs, beam_span.GIVEN: inputs["label"][:, 0]}
+        return super().trained(model, outputs, inputs, training)
 
     def unlabelled(self, task: Task, texts: Sequence[Any]) -> list[Target]:
         return [Target(())] * len(texts)
@@ -136,6 +159,8 @@ class Span(TaskKind):
         return ops.swapaxes(ops.where(seen, logits, -1e4), 1, 2)
 
     def losses(self, task: Task, logits: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if self.options["starts"]:
+            return beam_span.losses(logits, batch, self.options["unanswerable"])
         logits, label = self.compared(task, logits, batch), batch["label"]
         ends = [(logits[:, i], label[:, i]) for i in (0, 1)]
         hits = objectives.correct(*ends[0]) * objectives.correct(*ends[1])
@@ -213,12 +238,17 @@ class Span(TaskKind):
         scores, _ = kind.scores(rows, logits)
         if not np.isfinite(scores).any():
             null = rows[0].about.null
-            return 0, "logits of no answer", lambda values: values[:, null, 0] + values[:, null, 1]
+            return 0, "logits of no answer", lambda values: ops.sum(values[:, null], axis=-1)
         start, more = np.unravel_index(np.argmax(scores), scores.shape)
         number = next(i for i, row in enumerate(rows) if row.about.own.start <= start < row.about.own.stop)
         window = rows[number].about
         first = int(start) - window.begin + window.place
-        return number, "logits of the answer's ends", lambda values: values[:, first, 0] + values[:, first + more, 1]
+        at = 2 * int(np.argmax(logits[number][first, ::2] + logits[number][first + more, 1::2]))
+        return (
+            number,
+            "logits of the answer's ends",
+            lambda values: values[:, first, at] + values[:, first + more, at + 1],
+        )
 
     # Export
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 
-from kerasbert.answers.span import BLANKS, SpanKind, null_item, text_item
+from kerasbert.answers.span import BLANKS, IMPOSSIBLE, SpanKind, null_item, text_item
 from kerasbert.tasks.exported_kind import MOST_ROWS
 from kerasbert.text.graph import first_of
 from kerasbert.text.words_graph import cut, decode
@@ -78,7 +78,7 @@ def served(
     """What `SpanKind.rows` and `decode` give, for questions and contexts.
 
     Args:
-        run: as of `TaskKind.served` -> {"logits": [R, W, 2]}. tokenizer: GraphTokenizer.
+        run: as of `TaskKind.served` -> {"logits": [R, W, 2K]}. tokenizer: GraphTokenizer.
         parts: questions [B] and contexts [B], strings.
         asked: in the place of the kind's options.
 
@@ -215,7 +215,7 @@ def _windows(
     first = tf.gather(_int(ids.row_starts()), owner) + begin
     tokens = tf.ragged.range(first, first + size)  # numbers of tokens, over all contexts
     context = tokens.with_values(tf.gather(ids.flat_values, tokens.flat_values))
-    packed, places = tokenizer.join(tf.gather(asked, owner), context)
+    packed, places = tokenizer.join(*kind.ordered(tf.gather(asked, owner), context))
     null = places[null_item(items, tokenizer.cls_id)]
     row, local = _int(tokens.value_rowids()), _int(tf.ragged.range(size).flat_values)
     # the first of the windows with most context, as in `answers.span.owned`
@@ -226,7 +226,7 @@ def _windows(
     key = tf.math.unsorted_segment_max(key, tokens.flat_values, tf.reduce_sum(counts))
     rows_before = tf.gather(tf.cumsum(number, exclusive=True), _int(ids.value_rowids()))
     chosen = rows_before + tf.cast(_MOST - 1 - key % _MOST, tf.int32)
-    return Windows(packed, owner, begin, size, places[text_item(items, "B")], null, chosen)
+    return Windows(packed, owner, begin, size, places[text_item(items, kind.letter)], null, chosen)
 
 
 def _scores(
@@ -241,13 +241,17 @@ def _scores(
     local = number - tf.gather(windows.begin, windows.chosen)
     inside = local[:, None] + more < tf.gather(windows.size, windows.chosen)[:, None]
     place = local + tf.gather(windows.place, windows.chosen)
-    starts = tf.gather_nd(logits[..., 0], tf.stack([windows.chosen, place], 1))
     places = tf.minimum(place[:, None] + more, tf.shape(logits)[1] - 1)
     rows = tf.broadcast_to(windows.chosen[:, None], tf.shape(places))
-    ends = tf.gather_nd(logits[..., 1], tf.stack([rows, places], 2))
+    scores = tf.fill(tf.shape(places), -float("inf"))
+    for pair in range(0, kind.width(()) or 2, 2):
+        starts = tf.gather_nd(logits[..., pair], tf.stack([windows.chosen, place], 1))
+        ends = tf.gather_nd(logits[..., pair + 1], tf.stack([rows, places], 2))
+        scores = tf.maximum(scores, starts[:, None] + ends)
     tokens = tf.shape(number)[0]
     after = tf.gather(lasts, tf.minimum(tf.range(tokens)[:, None] + more, tokens - 1))
-    return tf.where(inside & (after > firsts[:, None]), starts[:, None] + ends, -float("inf")), after
+    there = inside & (after > firsts[:, None]) & (scores >= IMPOSSIBLE / 2)
+    return tf.where(there, scores, -float("inf")), after
 
 
 def _characters(strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:

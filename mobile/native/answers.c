@@ -354,7 +354,7 @@ KB_API void kb_rows_free(kb_rows *rows) {
 }
 
 KB_API kb_status kb_answer(const kb_model *model, kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_text *json, kb_message *message) {
-  size_t i, k, width = model->kind->labelled ? model->label_count : model->kind->per_token ? 2 : 0;
+  size_t i, k, width = model->kind->labelled ? model->label_count : model->kind->per_token ? kb_span_width(model) : 0;
   kb_status status;
   kb_told_clear(&rows->told);
   if (rows->model != model) return kb_fail(message, KB_ARGUMENT, "the rows are of another model");

@@ -18,8 +18,8 @@ struct kb_model {
   size_t label_count, longest, parts; /* parts: texts of an input, as the file says */
   size_t front; /* bytes before the bundle */
   /* options of the kinds; numbers[i] is OPTIONS[i] of model.c */
-  long stride, question, max_answer, n_best, top;
-  uint8_t unanswerable, crf;
+  long stride, question, max_answer, n_best, top, starts;
+  uint8_t unanswerable, crf, context_first;
   char *prompt; /* the bytes of `prompts`; of a generation prefix and separator */
   size_t prompt_size;
   kb_text *prompts; /* of vectors: names and texts by turns */
@@ -93,6 +93,7 @@ kb_status kb_row_pack(kb_rows *rows, kb_text first, const kb_text *second, kb_me
 kb_status kb_row_of(kb_rows *rows, const int32_t *ids, size_t count, int truncated, kb_message *message);
 int kb_is_blank(uint32_t code); /* what Python's str.strip takes away */
 
+size_t kb_span_width(const kb_model *model); /* numbers of a token: its logits as first and last, of each of the likeliest starts */
 kb_status kb_span_rows(kb_rows *rows, const kb_text *texts, size_t count, int words, kb_message *message);
 kb_status kb_span_answer(kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_message *message);
 kb_status kb_tags_rows(kb_rows *rows, const kb_text *texts, size_t count, int words, kb_message *message);

@@ -211,21 +211,23 @@ kb_status kb_model_prompt(const kb_model *m, kb_text name, kb_text *text, kb_mes
 }
 
 static kb_status read_options(kb_model *m, const kb_json *json, kb_message *message) {
-  static const char *const names[] = {"stride", "question", "max_answer", "n_best", "top"};
+  static const char *const names[] = {"stride", "question", "max_answer", "n_best", "top", "starts"};
   uint32_t options = kb_json_get(json, 0, "options"), node;
   int span = strcmp(m->kind->name, "span") == 0;
-  long *numbers[5];
+  long *numbers[6];
   size_t i;
   kb_status status = KB_OK;
   numbers[0] = &m->stride, numbers[1] = &m->question, numbers[2] = &m->max_answer, numbers[3] = &m->n_best, numbers[4] = &m->top;
-  m->stride = span ? 128 : 0, m->question = 64, m->max_answer = 30, m->n_best = 5, m->top = 5;
+  numbers[5] = &m->starts;
+  m->stride = span ? 128 : 0, m->question = 64, m->max_answer = 30, m->n_best = 5, m->top = 5, m->starts = 0;
   if (options == 0) return KB_OK;
-  for (i = 0; i < 5; i++) {
+  for (i = 0; i < 6; i++) { /* a stride of tags and starts may be none */
     node = kb_json_get(json, options, names[i]);
-    if (node && !kb_json_integer(json, node, numbers[i], i == 0 && !span ? 0 : 1, 1 << 20))
+    if (node && !kb_json_integer(json, node, numbers[i], (i == 0 && !span) || i == 5 ? 0 : 1, 1 << 20))
       return kb_fail(message, KB_DAMAGED, "the option %s is out of range", names[i]);
   }
   node = kb_json_get(json, options, "unanswerable"), m->unanswerable = node && json->nodes[node].type == KB_TRUE;
+  node = kb_json_get(json, options, "context_first"), m->context_first = node && json->nodes[node].type == KB_TRUE;
   node = kb_json_get(json, options, "crf"), m->crf = node && json->nodes[node].type == KB_TRUE;
   node = kb_json_get(json, options, "null_threshold");
   if (node && !kb_json_number(json, node, &m->null_threshold)) return kb_fail(message, KB_DAMAGED, "the option null_threshold is no number");

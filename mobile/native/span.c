@@ -68,7 +68,7 @@ kb_status kb_span_rows(kb_rows *rows, const kb_text *texts, size_t count, int wo
   if (count != 2) return kb_fail(message, KB_ARGUMENT, "received %lu texts, expected a question and a context", (unsigned long)count);
   if (m->longest < specials + 2) return kb_fail(message, KB_ARGUMENT, "length is %lu, expected at least %lu", (unsigned long)m->longest, (unsigned long)specials + 2);
   for (i = t->pair_count; i-- > 0;) { /* the item that stands for no answer: cls, else the first special token */
-    if (t->pair[i].text == 'B') at = i;
+    if (t->pair[i].text == (m->context_first ? 'A' : 'B')) at = i;
     if (t->pair[i].text) continue;
     first = i;
     if (t->pair[i].id == t->parts[KB_CLS]) null = i;
@@ -92,7 +92,9 @@ kb_status kb_span_rows(kb_rows *rows, const kb_text *texts, size_t count, int wo
   windows = n > room ? 1 + (n - room + step - 1) / step : 1;
   for (i = 0; i < windows && status == KB_OK; i++) {
     size_t begin = i * step, size = n - begin < room ? n - begin : room;
-    kb_packed *row = kb_row_add(rows, question, kept, rows->work->view.ids + begin, size, 1, places);
+    const int32_t *part = rows->work->view.ids + begin;
+    kb_packed *row = m->context_first ? kb_row_add(rows, part, size, question, kept, 1, places)
+                                      : kb_row_add(rows, question, kept, part, size, 1, places);
     if (row == NULL) {
       status = kb_no_memory(message);
       break;
@@ -121,21 +123,28 @@ static void consider(ranking *r, const found *one) {
   r->items[at] = *one;
 }
 
+#define IMPOSSIBLE (-3e4f / 2) /* a sum below it is no answer's */
+
+size_t kb_span_width(const kb_model *model) { return 2 * (size_t)(model->starts > 0 ? model->starts : 1); }
+
 /* Calls for every span: which is best, or the sum of exp(score - top). */
 static double spans(const kb_rows *rows, const float *const *outputs, ranking *r, double top) {
-  size_t i, n, a, tokens = rows->starts.count, most = (size_t)rows->model->max_answer;
+  size_t i, n, a, k, tokens = rows->starts.count, most = (size_t)rows->model->max_answer, wide = kb_span_width(rows->model);
   double total = 0;
   if (most > tokens) most = tokens ? tokens : 1;
   for (i = 0; i < rows->count && rows->asked; i++) {
     const kb_packed *row = rows->rows + i;
     for (n = row->own_begin; n < row->own_end; n++) {
       size_t local = n - row->begin;
-      const float *at = outputs[i] + 2 * (row->place + local);
+      const float *at = outputs[i] + wide * (row->place + local);
       for (a = 0; a < most && local + a < row->count; a++) {
         found one;
-        one.score = at[0] + at[2 * a + 1], one.start = rows->starts.data[n], one.end = rows->ends.data[n + a];
+        one.score = at[0] + at[wide * a + 1];
+        for (k = 2; k < wide; k += 2)
+          if (at[k] + at[wide * a + k + 1] > one.score) one.score = at[k] + at[wide * a + k + 1];
+        one.start = rows->starts.data[n], one.end = rows->ends.data[n + a];
         one.place = n * most + a;
-        if (one.end <= one.start || !(one.score - one.score == 0)) continue;
+        if (one.end <= one.start || !(one.score - one.score == 0) || one.score < IMPOSSIBLE) continue;
         if (r != NULL) consider(r, &one);
         else total += exp((double)one.score - top);
       }
@@ -185,7 +194,7 @@ static void put_answer(kb_rows *rows, const float *const *outputs, found *best, 
 }
 
 kb_status kb_span_answer(kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_message *message) {
-  size_t wanted = (size_t)rows->model->n_best, count = 0, i, k, cells = rows->starts.count * (size_t)rows->model->max_answer;
+  size_t wanted = (size_t)rows->model->n_best, count = 0, i, k, cells = rows->starts.count * (size_t)rows->model->max_answer, wide = kb_span_width(rows->model);
   ranking r;
   float null = 0;
   (void)sizes;
@@ -193,8 +202,10 @@ kb_status kb_span_answer(kb_rows *rows, const float *const *outputs, const size_
   r.items = malloc((r.most + 1) * sizeof *r.items);
   if (r.items == NULL) return kb_no_memory(message);
   for (i = 0; i < rows->count; i++) {
-    const float *at = outputs[i] + 2 * rows->rows[i].null;
-    if (i == 0 || at[0] + at[1] < null) null = at[0] + at[1];
+    const float *at = outputs[i] + wide * rows->rows[i].null;
+    float sum = at[0] + at[1];
+    for (k = 2; k < wide; k++) sum += at[k];
+    if (i == 0 || sum < null) null = sum;
   }
   spans(rows, outputs, &r, 0);
   for (i = 0; i < r.count && count < wanted; i++) { /* of equal characters the best */

@@ -105,7 +105,7 @@ def _quantized(data: bytes, seen: Ranges, operators: list[str], nodes: list[str]
             return mlir_quantize(repack.write(model), denylisted_ops=operators, denylisted_nodes=nodes)
         except Exception as error:
             lines = [line.strip() for line in f"{error}\n{log()}".splitlines() if line.strip()]
-            reason = next(iter(lines), type(error).__name__)
+            reason = next((line for line in lines if "error: " in line), next(iter(lines), type(error).__name__))
             raise InputError(f"TensorFlow's quantizer refused the model: {reason[:300]}") from error
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kerasbert import __version__
+from kerasbert import __version__, answers
 from kerasbert.errors import InputError, install
 from kerasbert.export.bundle import Bundle
 from .checks import operators
@@ -127,6 +127,12 @@ class Compiled:
             for place, part in enumerate(signature["inputs"]):
                 self.model.resize_input_tensor(place, shapes[part], index)
         details = self.model.get_output_tensor_details(name)[self.output]
+        if self.bundle.any_length and answers.find(self.bundle.kind).per_token and length not in details["shape"]:
+            # it would write beyond a buffer that is made before
+            raise InputError(
+                f"{self.output} has a size that the file finds while it computes, expected one that follows from {length} "
+                "tokens: compress with --lengths, such as --lengths 32 128"
+            )
         inputs, outputs = self.model.create_input_buffers(index), self.model.create_output_buffers(index)
         named = dict(zip(signature["inputs"], inputs))
         output = outputs[signature["outputs"].index(self.output)]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kerasbert.answers import span
-from kerasbert.answers.span import BLANKS, SpanKind, owned, tokenized, windows
+from kerasbert.answers.span import BLANKS, IMPOSSIBLE, SpanKind, owned, tokenized, windows
 from kerasbert.errors import InputError
 from kerasbert.tasks.span_metrics import compared
 from kerasbert.text import WordPiece, load_tokenizer
@@ -75,8 +75,8 @@ def every_span(kind, rows, values, unanswerable, threshold):
         window, logits = row.about, value.astype("float64")
         for first in range(window.own.start, window.own.stop):
             for last in range(first, min(first + kind.options["max_answer"], window.begin + window.count)):
-                a, b = (logits[window.place + at - window.begin, i] for i, at in enumerate((first, last)))
-                found[int(context.starts[first]), int(context.ends[last])] = a + b
+                a, b = (logits[window.place + at - window.begin, i::2] for i, at in enumerate((first, last)))
+                found[int(context.starts[first]), int(context.ends[last])] = (a + b).max()
     if unanswerable:
         found[0, 0] = min(float(value[row.about.null].astype("float64").sum()) for row, value in zip(rows, values))
     order = sorted(found, key=lambda place: -found[place])
@@ -89,9 +89,9 @@ def every_span(kind, rows, values, unanswerable, threshold):
     return [(*place, share) for place, share in zip(order, shares / shares.sum())]
 
 
-@pytest.mark.parametrize("scale", [1, 1000])
+@pytest.mark.parametrize(("scale", "starts"), [(1, 0), (1000, 0), (1, 1), (1, 4)])
 @pytest.mark.parametrize("unanswerable", [False, True])
-def test_answers_are_those_of_trying_every_span(unanswerable, scale):
+def test_answers_are_those_of_trying_every_span(unanswerable, scale, starts):
     draw = np.random.default_rng(0)
     for count, length, stride, longest, best in (
         (1, 9, 3, 1, 1),
@@ -101,15 +101,42 @@ def test_answers_are_those_of_trying_every_span(unanswerable, scale):
     ):
         threshold = scale * float(draw.normal())
         options = {"stride": stride, "max_answer": longest, "n_best": best, "unanswerable": unanswerable}
-        kind = KIND.configured({**options, "null_threshold": threshold})
+        kind = KIND.configured({**options, "null_threshold": threshold, "starts": starts})
         rows = kind.rows(words(), ("where", " ".join(draw.choice([*"abcdefgh"], count))), length)
         for _ in range(5):
-            values = [scale * draw.normal(size=(row.length, 2)).astype("float32") for row in rows]
+            values = [scale * draw.normal(size=(row.length, kind.width(()))).astype("float32") for row in rows]
             answer = kind.decode((), rows, values, ())
             answers = [(each.start, each.end, each.score) for each in (answer, *answer.alternatives)]
             expected = every_span(kind, rows, values, unanswerable, threshold)
             assert len(answers) == min(best, len(expected))
             np.testing.assert_allclose(answers, expected[:best], rtol=1e-3, atol=1e-6)
+
+
+def test_of_several_starts_no_other_begins_an_answer():
+    """A row's likeliest starts are its first and its third token of the context; the second begins nothing."""
+    kind = KIND.configured({"starts": 2, "n_best": 20})
+    rows = kind.rows(words(), ("x", "a b c"), 9)
+    values = np.zeros((rows[0].length, 4), "float32")
+    values[:, ::2] = IMPOSSIBLE
+    place = rows[0].about.place
+    values[place, 0], values[place + 2, 2] = -1, -2
+    values[place + 1, 1] = 3
+    answer = kind.decode((), rows, [values], ())
+    assert [(each.text) for each in (answer, *answer.alternatives)] == ["a b", "a", "a b c", "c"]
+    assert np.isfinite(kind.signal([values])).all()
+
+
+def test_the_context_may_stand_first():
+    kind = KIND.configured({"context_first": True, "stride": 2, "max_answer": 1})
+    tokenizer = words()
+    rows = kind.rows(tokenizer, ("x", "a b c d"), 7)
+    assert len(rows) > 1
+    for row in rows:
+        window = row.about
+        assert window.place == 1
+        assert row.token_ids[1 : 1 + window.count] == window.context.ids[window.begin : window.begin + window.count]
+        assert row.token_ids[2 + window.count] == tokenizer.encode("x")[0]
+    assert kind.focus == ""
 
 
 @pytest.mark.parametrize("threshold", [0.0, 2.0])

@@ -1,14 +1,17 @@
 """BigBird against transformers: rows over blocks, as it computes them outside of training and in training, where it draws."""
 
+import copy
+
 import numpy as np
 import pytest
 
 import kerasbert as kb
-from kerasbert import models, registry
+from kerasbert import models, registry, text
 from kerasbert.checkpoints.directory import built, named_weights
-from kerasbert.errors import InputError
 from kerasbert.layers import block_sparse
-from tests.checkpoints.theirs import make, parity, run
+from kerasbert.tasks.predict import encoded_for, task_logits
+from kerasbert.testing.battery import tokenizer
+from tests.checkpoints.theirs import close, make, parity, run
 
 COMMON = {
     "vocab_size": 60,
@@ -105,10 +108,35 @@ def test_full_attention_in_rows_of_any_length(tmp_path):
 
 
 @parity
-def test_answers_by_a_network_of_its_own_are_refused(tmp_path):
-    make("BigBirdForQuestionAnswering", COMMON | SIZES[0][0]).save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="BigBirdForQuestionAnswering has a feed-forward network of its own"):
-        kb.import_checkpoint(tmp_path)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_answers_by_a_network_of_its_own(seed, tmp_path):
+    """Theirs numbers the segments itself, as a tokenizer without any does not, and takes the question's tokens out."""
+    import torch
+
+    own = tokenizer("unigram", "albert")
+    config = COMMON | SIZES[seed % len(SIZES)][0] | {"vocab_size": own.size, "attention_type": "original_full"}
+    config |= {"sep_token_id": own.sep_id, "bos_token_id": own.cls_id, "pad_token_id": own.pad_id}
+    their = make("BigBirdForQuestionAnswering", config, seed)
+    their.save_pretrained(tmp_path / "theirs")
+    plain = copy.copy(own)
+    plain.template = tuple(text.replace(":1", "") for text in own.template)
+    text.save_hf(plain, tmp_path / "theirs" / "tokenizer.json")
+    kb.import_checkpoint(tmp_path / "theirs", out=tmp_path / "ours")
+    kb.export_checkpoint(tmp_path / "ours", tmp_path / "back")
+    back, loading = type(their).from_pretrained(tmp_path / "back", output_loading_info=True)
+    assert not any(loading[part] for part in ("missing_keys", "unexpected_keys", "mismatched_keys")), loading
+    model = kb.load(tmp_path / "ours")
+    rows = encoded_for(model, [("the film", "the cat sees the good river")], None)
+    batch = rows.arrays([0], 64, lengths=[rows.rows[0].length])
+    assert batch["segment_ids"].max() == 1
+    context = slice(rows.rows[0].about.place, rows.rows[0].about.place + rows.rows[0].about.count)
+    for each in (their, back.eval()):
+        with torch.no_grad():
+            expected = each(torch.tensor(batch["token_ids"]).long(), torch.tensor(batch["padding_mask"]).long())
+        found = task_logits(model, batch)
+        for i, logits in enumerate((expected.start_logits, expected.end_logits)):
+            close(found[:, context, i], logits[:, context])
+            close(found[:, 0, i], logits[:, 0])
 
 
 @parity

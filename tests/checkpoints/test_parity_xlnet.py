@@ -214,7 +214,6 @@ def test_its_own_tokenizer_comes_along(tmp_path):
         ({"summary_type": "first"}, "has summary_type 'first', expected 'last'"),
         ({"d_model": 9}, "hidden must be even, half sines and half cosines. Received: 9"),
         ({"clamp_len": -2}, "has clamp_len -2, expected at least 0"),
-        ({"architectures": ["XLNetForQuestionAnswering"]}, "finds an answer's end by its start"),
     ],
 )
 def test_what_is_none_of_ours_is_refused(change, message, tmp_path):

@@ -23,6 +23,24 @@ def test_plain_interpreter_gives_the_same(float_file):
     np.testing.assert_allclose(runner.outputs(TEXTS), expected, atol=1e-6)
 
 
+def test_a_size_that_is_found_while_it_is_computed_is_refused(any_file):
+    """Of a file of any length: CompiledModel makes a buffer of one token, behind which the others were written."""
+    from kerasbert.mobile.runtime import load
+    from kerasbert.mobile.runtime.interpreters import Compiled
+
+    class Late:
+        def __getattr__(self, name):
+            return lambda *_: {"logits": {"shape": [1, 1, 2]}} if name == "get_output_tensor_details" else 0
+
+    model = Compiled.__new__(Compiled)
+    model.model, model.bundle, model.output = Late(), load(any_file[0], cache=False).bundle, "logits"
+    model.bundle = dataclasses.replace(model.bundle, kind="span", inputs=())
+    model.signatures = {"any_length": {"inputs": []}}
+    with pytest.raises(InputError, match="expected one that follows from 7 tokens: compress with --lengths"):
+        model._prepare("any_length", 7)
+    model.model = None
+
+
 def test_a_delegate_that_is_none_is_one_line(int8_file, tmp_path):
     from kerasbert.mobile.runtime import load
 

@@ -13,7 +13,7 @@ from kerasbert.layers.naming import names
 from kerasbert.tasks.adapted_models import in_bfloat16
 from kerasbert.tasks.base import kind_of
 from kerasbert.testing import battery
-from kerasbert.training.precision import precision
+from kerasbert.training.precision import fast_bfloat16, precision
 from tests.tasks.test_every_kind import KINDS, made
 
 
@@ -35,7 +35,9 @@ def test_every_kind_answers_in_bfloat16(kind, tmp_path):
     )
     for one, two in zip(mine, wide, strict=True):
         one, two = np.asarray(probabilities(one), "float32"), np.asarray(probabilities(two))
-        np.testing.assert_allclose(one, two, atol=0.05 * max(1.0, np.abs(two).max()))
+        # without AVX512-BF16 TensorFlow cuts its products off where it should round them: twice the error
+        off = 0.05 if fast_bfloat16() else 0.1
+        np.testing.assert_allclose(one, two, atol=off * max(1.0, np.abs(two).max()))
     assert any((np.asarray(one, "float32") != two).any() for one, two in zip(mine, wide))
 
 
