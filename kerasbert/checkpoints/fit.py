@@ -122,7 +122,7 @@ def plan(format: NamedFormat, opened: Opened, asked: ImportOptions) -> Plan:
     if triples is not None:
         pieces = with_graph(pieces, triples, spec, asked.graph, opened.folder)
     generation, lines = opened.generation(pieces, family)
-    unused.tell([*found.told, *lines])
+    unused.tell(*found.told, *lines)
     opened.leave()
     _settle(theirs, found, pieces, heads)
     described = _described(theirs, found, pieces, labels) | {"generation": generation}

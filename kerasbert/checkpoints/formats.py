@@ -239,7 +239,7 @@ def find(path: Path, source: str | None) -> Format:
         like = {name: each for name, each in FORMATS.items() if each.looks_like(path)}
         taken = next(iter(like.values()), FORMATS["hf"])
         if others := [name for name, each in like.items() if not isinstance(taken, type(each))]:
-            unused.tell([f"{path} is read as {next(iter(like))}; it looks like {', '.join(others)} too (--from)"])
+            unused.tell(f"{path} is read as {next(iter(like))}; it looks like {', '.join(others)} too (--from)")
         return taken
     named = FORMATS.find(source)
     special = [each for each in FORMATS.values() if isinstance(each, type(named)) and each is not named]

@@ -6,7 +6,6 @@ The one place that all commands ask. TensorFlow is loaded where a folder of othe
 import functools
 import os
 import shutil
-import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.reading import plain_name
 from kerasbert.errors import InputError, near, nearest
 from kerasbert.options import checked, offered
-from kerasbert.storage import aside, files, scratch
+from kerasbert.storage import aside, files, scratch, unused
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.files import tokenizer_file
@@ -317,7 +316,7 @@ def _converted(path: str, version: object) -> Path:
     import_checkpoint(path, "hf", out=made, build=False, **named)
     content = read_json(made / "model.json")
     what = f"is commit {content['source']['revision'][:12]} of the hub" if named else "is a Hugging Face folder"
-    say(f"{path} {what}: read as {content['name']} (kerasbert import keeps it)")
+    unused.tell(f"{path} {what}: read as {content['name']} (kerasbert import keeps it)")
     return made
 
 
@@ -334,7 +333,9 @@ def _of_vectors(path: str, changed: int) -> Path:
     name = f"{family.name}/{next(iter(family.sizes))}"
     made = temporary(path)
     save_model(made, encoder=Weights(spec, arrays), name=name, tokenizer=tokenizer)
-    say(f"{path}: {len(vectors):,} word vectors, read as {name} with {tokenizer.size:,} rows of {vectors.width}")
+    unused.tell(
+        f"{path}: {len(vectors):,} word vectors, read as {name} with {tokenizer.size:,} rows of {vectors.width}"
+    )
     return made
 
 
@@ -393,8 +394,3 @@ def _described(run: Path) -> Json:
         f"{run} has no model.json, expected the directory of a pretraining or a fine-tuning: what a distillation makes is a "
         "model when it is finished"
     )
-
-
-def say(line: str) -> None:
-    """A line for the user, on stderr."""
-    print(line, file=sys.stderr, flush=True)

@@ -3,7 +3,6 @@
 import codecs
 import gzip
 import os
-import sys
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -14,7 +13,7 @@ from kerasbert.checkpoints.vector_text import Skipped, is_header, read_text, wri
 from kerasbert.checkpoints.word_vectors import FastTextVectors, WordVectors
 from kerasbert.data.reading import plain_name, unpacked
 from kerasbert.errors import InputError, no_file, unknown
-from kerasbert.storage import files
+from kerasbert.storage import files, unused
 from kerasbert.storage.json_view import Json
 from kerasbert.storage.remote import size
 
@@ -54,10 +53,8 @@ def read_vectors(path: str | os.PathLike, format: str | None = None) -> WordVect
             vectors = read_word2vec(path, file, skipped)
         else:
             vectors = read_text(path, file, format == "vec", skipped)
-    for line in skipped.lines(
-        len(vectors) + sum(count for reason, count in skipped.counts.items() if "skipped" in reason)
-    ):
-        print(line, file=sys.stderr, flush=True)
+    left_out = sum(count for reason, count in skipped.counts.items() if "skipped" in reason)
+    unused.tell(*skipped.lines(len(vectors) + left_out))
     return vectors
 
 

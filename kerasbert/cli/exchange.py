@@ -67,7 +67,7 @@ def _came_in(out: str) -> None:
     from kerasbert.storage import unused
 
     print(out)
-    unused.tell(summary.about(out)["told"])
+    unused.tell(*summary.about(out)["told"])
 
 
 def _export_checkpoint(options: argparse.Namespace) -> None:

@@ -29,7 +29,6 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints.directory import built
 from kerasbert.checkpoints.halves import TwoBerts, dialect
 from kerasbert.checkpoints.plans import name_of
-from kerasbert.checkpoints.source import say
 from kerasbert.errors import InputError
 from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.block import Block, stack
@@ -42,6 +41,7 @@ from kerasbert.layers.random import Dropout
 from kerasbert.models import bert, roberta
 from kerasbert.models.transformer import Bias
 from kerasbert.registry import Family, family_of, register
+from kerasbert.storage import unused
 
 if TYPE_CHECKING:
     import keras
@@ -239,7 +239,7 @@ def made(
                 own[place].assign(value)
     found = (getattr(model, "heads", None) or {}).get("mlm", {}) if head is None else head
     if head is None and not found:
-        say("the model has no head mlm, which pretraining learns: a new one starts at random")
+        unused.tell("the model has no head mlm, which pretraining learns: a new one starts at random")
     for name, value in found.items() if "decoder" in warm else ():
         own[f"output/{name}"].assign(value)
     encoder.tokenizer, encoder.labels = model.tokenizer, None

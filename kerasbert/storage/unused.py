@@ -33,8 +33,8 @@ def leave(file: str | os.PathLike, names: Iterable[str]) -> None:
     known += [name for name in names if name not in known]
 
 
-def tell(lines: Iterable[str]) -> None:
-    """Say on stderr at once what a user should know of files that were read, a line each."""
+def tell(*lines: str) -> None:
+    """Say on stderr at once what a user should know of what was read or is written, a line each."""
     for said in lines:
         print(said, file=sys.stderr, flush=True)
 
@@ -49,7 +49,7 @@ def told() -> Iterator[None]:
         yield
     said = line(gathered or {})
     if said:
-        print(said, file=sys.stderr, flush=True)
+        tell(said)
 
 
 def line(gathered: dict[str, list[str]]) -> str | None:
