@@ -14,18 +14,8 @@ from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.lines import standard_input
 from kerasbert.cli.options import Keywords
-from kerasbert.cli.parser import (
-    Declare,
-    Parser,
-    answer_options,
-    answer_options_of,
-    check_directories,
-    check_names,
-    command_line,
-    commands_of,
-    encoding_option,
-    run,
-)
+from kerasbert.cli.parser import Declare, Parser, check_directories, check_names, command_line, commands_of, run
+from kerasbert.cli.shared_options import answer_options, answer_options_of, encoding_option
 from kerasbert.errors import InputError, TextError
 from kerasbert.storage import files, steady
 from . import samples

@@ -6,7 +6,8 @@ from kerasbert import registry
 from kerasbert.cli.given import check_read
 from kerasbert.cli.options import label_names_of, label_names_option
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import Declare, answer_options, answer_options_of, base_option, out_options, precision_option
+from kerasbert.cli.parser import Declare
+from kerasbert.cli.shared_options import answer_options, answer_options_of, base_option, out_options, precision_option
 from kerasbert.errors import InputError
 from kerasbert.table import shipped
 

@@ -16,8 +16,8 @@ from kerasbert.cli.answers import early_task, opened
 from kerasbert.cli.changes import changes_of, objective_of
 from kerasbert.cli.given import check_read
 from kerasbert.cli.options import Keywords, add_options, flags, given, numbered
-from kerasbert.cli.parser import (
-    Declare,
+from kerasbert.cli.parser import Declare, show
+from kerasbert.cli.shared_options import (
     answer_options,
     answer_options_of,
     base_option,
@@ -25,7 +25,6 @@ from kerasbert.cli.parser import (
     ensemble_option,
     precision_option,
     set_option,
-    show,
     task_option,
 )
 from kerasbert.errors import InputError
