@@ -24,6 +24,7 @@ LAYERS = (
         "signals",
         "storage",
         "truncation",
+        "value_types",
         "within",
     },
     {"answers"},
@@ -60,6 +61,7 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/provenance.py",
     *(f"kerasbert/storage/{name}.py" for name in "aside files json_view unused places zips".split()),
     "kerasbert/truncation.py",
+    "kerasbert/value_types.py",
     "kerasbert/within.py",
     *(
         f"kerasbert/retrieval/{name}.py"
@@ -111,6 +113,7 @@ PHONE = (
     "progress",
     "registry",
     "truncation",
+    "value_types",
     "within",
     "text",
     "export.bundle",

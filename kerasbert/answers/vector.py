@@ -12,9 +12,10 @@ from kerasbert.answers.base import Answer, Kind, Outputs, Parts, truncated_json
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row, texts_of
-from kerasbert.options import checked, fits
+from kerasbert.options import checked
 from kerasbert.poolings import readouts_of
 from kerasbert.storage.json_view import Json, JsonMap
+from kerasbert.value_types import fits
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer

@@ -11,7 +11,7 @@ import numpy as np
 
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError
-from kerasbert.options import check_names, checked, fits
+from kerasbert.options import check_names, checked
 from kerasbert.retrieval import exact, forms, graph, judging, lexical
 from kerasbert.retrieval.building import build
 from kerasbert.retrieval.encoding import identity
@@ -25,6 +25,7 @@ from kerasbert.storage.overwritten import Mapped
 from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
 from kerasbert.tasks.similarity import Hit
+from kerasbert.value_types import fits
 
 if TYPE_CHECKING:
     import keras

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from kerasbert import spec as specs
 from kerasbert.errors import InputError, near
 from kerasbert.family import Family
-from kerasbert.options import checked, fits, in_words, options
+from kerasbert.options import checked, options
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.pretrain_config import PretrainConfig
+from kerasbert.value_types import fits, in_words
 
 if TYPE_CHECKING:
     import yaml

@@ -25,7 +25,7 @@ from pathlib import Path
 from kerasbert import checkpoints
 from kerasbert.cli.options import Keywords
 from kerasbert.errors import InputError, unknown
-from kerasbert.options import checked, checked_fields, fits, options
+from kerasbert.options import checked, checked_fields, options
 from kerasbert.storage import files, places
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import tables
@@ -37,6 +37,7 @@ from kerasbert.training.runs import data_of
 from kerasbert.training.splits import Split, split
 from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
+from kerasbert.value_types import fits
 from .. import prune
 from ..distill import distill
 from ..options import CompressConfig
