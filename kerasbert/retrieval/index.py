@@ -12,7 +12,8 @@ import numpy as np
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError
 from kerasbert.options import check_names, checked
-from kerasbert.retrieval import exact, forms, graph, judging, lexical
+from kerasbert.retrieval import exact as exhaustive
+from kerasbert.retrieval import forms, graph, judging, lexical
 from kerasbert.retrieval.building import build
 from kerasbert.retrieval.encoding import identity
 from kerasbert.retrieval.folder import VECTORS, about, check_files, damaged, is_written
@@ -136,7 +137,7 @@ class Index:
         if not given:
             return []
         first = min(top if rerank is None else max(top, candidates), len(self))
-        hits = self._ranked(given, first, self._way(how), (prompt_name, exact))
+        hits = self._ranked(given, first, self._way(how), prompt_name, exact)
         if rerank is not None:
             judge = predict.as_model(rerank)
             predict.check_ours(judge)
@@ -183,16 +184,17 @@ class Index:
             )
         return how
 
-    def _ranked(self, queries: Sequence[str], top: int, how: str, at: tuple[str | None, bool]) -> list[list[Hit]]:
+    def _ranked(
+        self, queries: Sequence[str], top: int, how: str, prompt_name: str | None, exact: bool
+    ) -> list[list[Hit]]:
         """The first hits of each query, before any other order."""
         self._check_mapped()
-        prompt_name, exact_search = at
         wanted = top if how != "both" else lexical.most(len(self), top)
         vectors = None if how == "words" else self.encode(queries, prompt_name)
         worded = [] if how == "vectors" else lexical.nearest(self._words, queries, wanted)
         if vectors is None:
             return [[self._hit(*each) for each in found] for found in worded]
-        near = self._nearest(vectors, wanted, exact_search)
+        near = self._nearest(vectors, wanted, exact)
         if how == "vectors":
             return [[self._hit(*each) for each in found] for found in near]
         rankings = ([[number for number, _ in found] for found in pair] for pair in zip(near, worded))
@@ -215,15 +217,15 @@ class Index:
             raise InputError(f"expected finite vectors of the shape (n, {self.width}). Received: {vectors.shape}")
         return [[self._hit(*each) for each in found] for found in self._nearest(vectors, top, True)]
 
-    def _nearest(self, vectors: np.ndarray, top: int, exact_search: bool) -> list[list[tuple[int, float]]]:
+    def _nearest(self, vectors: np.ndarray, top: int, exact: bool) -> list[list[tuple[int, float]]]:
         """Number and cosine of the nearest texts of each vector, best first."""
         top = min(top, len(self))
-        if self._graph is not None and not exact_search:
+        if self._graph is not None and not exact:
             scores, numbers = graph.nearest(self._graph, vectors, top)
         else:
             try:
-                scores, numbers = exact.nearest(self.vectors, self.dtype, vectors, top)
-            except exact.NotFinite as error:
+                scores, numbers = exhaustive.nearest(self.vectors, self.dtype, vectors, top)
+            except exhaustive.NotFinite as error:
                 raise damaged(self.path, f"{VECTORS}: {error}") from error
         # a graph says -1 where it reaches no other text
         return [[each for each in zip(*row) if each[0] >= 0] for row in zip(numbers.tolist(), scores.tolist())]
