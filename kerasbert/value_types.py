@@ -83,6 +83,12 @@ def _in_words(hint: object, python: bool) -> str:
     return f"a {kind.__name__}"
 
 
+def check_whole(name: str, value: object, least: int = 1) -> None:
+    """Refuse what is no whole number of at least `least`."""
+    if type(value) is not int or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}. Received: {value!r}")
+
+
 def check_type(name: str, hint: object, value: object) -> None:
     """Refuse what an option of a function cannot be: the text "False" is true, and no path is the current directory."""
     if isinstance(value, str) and not value and os.PathLike in typing.get_args(hint):

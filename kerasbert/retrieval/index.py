@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from kerasbert.storage.overwritten import Mapped
 from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
 from kerasbert.tasks.similarity import Hit
-from kerasbert.value_types import fits
+from kerasbert.value_types import check_whole
 
 if TYPE_CHECKING:
     import keras
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 
 
 HOW = ("vectors", "words", "both")
-
-
-def _check_count(name: str, value: object) -> None:
-    if not fits(value, int, python=True) or cast(int, value) < 1:
-        raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
 
 
 class Index:
@@ -127,8 +122,8 @@ class Index:
             a list of Hit (`index`, `text`, `score`, `id`); of a list of queries a list of such lists.
         """
         given = [queries] if isinstance(queries, str) else listed(queries, what="queries")
-        _check_count("top", top)
-        _check_count("candidates", candidates)
+        check_whole("top", top)
+        check_whole("candidates", candidates)
         for number, query in enumerate(given):
             if not isinstance(query, str):
                 raise InputError(f"query {number} is a {type(query).__name__}, expected str")
@@ -158,7 +153,7 @@ class Index:
         Raises:
             InputError: no query, one without a relevant text, or an id that the index does not hold.
         """
-        _check_count("top", top)
+        check_whole("top", top)
         check_names("Index.evaluate", settings, {*inspect.signature(self.search).parameters} - {"queries"})
         if isinstance(relevant, str | os.PathLike):
             relevant = judging.read(relevant)
@@ -207,7 +202,7 @@ class Index:
         Raises:
             InputError: other vectors, or a number in them that is not finite.
         """
-        _check_count("top", top)
+        check_whole("top", top)
         self._check_mapped()
         try:
             vectors = np.asarray(vectors, "float32")

@@ -22,6 +22,7 @@ from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.entailment import columns
 from kerasbert.tasks.task import by_number, read_rows, split_files, table, task_with
 from kerasbert.text.files import held_tokenizer
+from kerasbert.value_types import check_whole
 
 POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "pooled")  # of `predict.encode`
 PRECISIONS = ("float32", "bfloat16")  # of a model that answers, and of an exported SavedModel
@@ -63,7 +64,7 @@ def check_numbers(length: int | None, batch: int = 1) -> None:
     """Refuse numbers that no model takes."""
     if length is not None and length < 3:
         raise InputError(f"length must be at least 3. Received: {length}")
-    check_batch(batch)
+    check_whole("batch", batch)
 
 
 def check_length(model: str | os.PathLike, length: int | None) -> None:
@@ -249,12 +250,6 @@ def check_call(model: str | os.PathLike, language: str | None, prompt_name: str 
     task_of(model, {"prompt_name": prompt_name})
 
 
-def check_batch(batch: object) -> None:
-    """Refuse what is no number of texts."""
-    if type(batch) is not int or batch < 1:
-        raise InputError(f"batch must be a whole number of at least 1. Received: {batch!r}")
-
-
 def check_pooling(pooling: str | None) -> None:
     """Refuse an unknown pooling, or one of "mean+max" that is none; None is the model's own."""
     names = [] if pooling is None else str(pooling).split("+")
@@ -274,8 +269,7 @@ def check_dims(dims: object, model: str | os.PathLike | None = None, pooling: st
     """
     if dims is None:
         return
-    if type(dims) is not int or dims < 1:
-        raise InputError(f"dims must be a whole number of at least 1. Received: {dims!r}")
+    check_whole("dims", dims)
     hidden = None if model is None else hidden_of(model)
     if model is None or hidden is None:
         return

@@ -30,6 +30,7 @@ from kerasbert.tasks.graph_values import BATCH, run
 from kerasbert.tasks.load import load
 from kerasbert.tasks.own_model import answering
 from kerasbert.tasks.prompts import prefixed, vector_kind
+from kerasbert.value_types import check_whole
 
 UNBOUNDED = 512  # tokens of a text where neither the family nor the task knows a bound
 
@@ -269,7 +270,7 @@ def answered(
 ) -> tuple[list[Any], Encoded]:
     """One answer per text of a loaded model, and the encoded texts, which tell what was truncated."""
     check_task(model)
-    early_checks.check_batch(batch)
+    check_whole("batch", batch)
     most = longest(model, length)
     texts, how = check_texts(model, texts), model.task.answering(options or {}).how
     encoded, kind = encoded_for(model, texts, length, settings, how), how.answers

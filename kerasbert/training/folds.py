@@ -18,6 +18,7 @@ from kerasbert.tasks.task import Rows, Task, find_task, fold, without
 from kerasbert.training import runs
 from kerasbert.training.early import labels_of, parted
 from kerasbert.training.splits import in_memory, split
+from kerasbert.value_types import check_whole
 
 if TYPE_CHECKING:
     import keras
@@ -61,8 +62,7 @@ def cross_validate(
     Raises:
         InputError: as of `finetune`; too few rows.
     """
-    if type(folds) is not int or folds < 2:
-        raise InputError(f"folds must be a whole number of at least 2. Received: {folds!r}")
+    check_whole("folds", folds, 2)
     read = [each for each in (model, data) if isinstance(each, str | os.PathLike)]
     places.check_place(out, read)
     places.check_file(Path(out) / "folds.json", True, "folds", read)

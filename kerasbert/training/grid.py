@@ -18,6 +18,7 @@ from kerasbert.tasks import tables
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.runs import say
+from kerasbert.value_types import check_whole
 
 if TYPE_CHECKING:
     import keras
@@ -68,8 +69,7 @@ def grid(
         InputError: no such option, no values, values of another type; as of `finetune`; no settings whose runs are finite.
     """
     check_grid(grid, settings)
-    if type(seeds) is not int or seeds < 1:
-        raise InputError(f"seeds must be a whole number of at least 1. Received: {seeds!r}")
+    check_whole("seeds", seeds)
     read = [each for each in (model, data) if isinstance(each, str | os.PathLike)]
     places.check_place(out, read)
     places.check_file(Path(out) / "grid.json", True, "grid", read)
