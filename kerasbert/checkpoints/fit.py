@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kerasbert import answers, registry
+from kerasbert import answers, progress, registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints import closed
 from kerasbert.checkpoints import config as configs
@@ -122,7 +122,7 @@ def plan(format: NamedFormat, opened: Opened, asked: ImportOptions) -> Plan:
     if triples is not None:
         pieces = with_graph(pieces, triples, spec, asked.graph, opened.folder)
     generation, lines = opened.generation(pieces, family)
-    unused.tell(*found.told, *lines)
+    progress.say(*found.told, *lines)
     opened.leave()
     _settle(theirs, found, pieces, heads)
     described = _described(theirs, found, pieces, labels) | {"generation": generation}

@@ -8,9 +8,9 @@ import os
 import re
 from pathlib import Path
 
+from kerasbert import progress
 from kerasbert.checkpoints.sentence_transformers import SETTINGS
 from kerasbert.errors import InputError
-from kerasbert.storage import unused
 
 FILES = (
     "config.json",
@@ -84,7 +84,7 @@ def _fetch(name: str, revision: str | None, weights: bool, endpoint: str | None,
     except Exception as error:  # httpx's, requests' and its own, which differ by version
         cached = _cached(name, revision, weights)
         if cached is not None and not _says_no(error):
-            unused.tell(f"the hub cannot be reached: {name} is commit {cached.name} of the cache")
+            progress.say(f"the hub cannot be reached: {name} is commit {cached.name} of the cache")
             return cached, cached.name
         reason = " ".join(str(error).split()).partition(". ")[0][:160] or type(error).__name__
         line = f"no checkpoint at {name}, and the hub did not give it: {reason}. {_by_hand(name, revision)}"

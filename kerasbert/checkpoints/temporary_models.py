@@ -10,11 +10,11 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kerasbert import registry
+from kerasbert import progress, registry
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
-from kerasbert.storage import aside, files, scratch, unused
+from kerasbert.storage import aside, files, scratch
 from kerasbert.storage.json_view import Json
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _imported(path: str, version: object) -> Path:
     import_checkpoint(path, "hf", out=made, build=False, **named)
     content = read_json(made / "model.json")
     what = f"is commit {content['source']['revision'][:12]} of the hub" if named else "is a Hugging Face folder"
-    unused.tell(f"{path} {what}: read as {content['name']} (kerasbert import keeps it)")
+    progress.say(f"{path} {what}: read as {content['name']} (kerasbert import keeps it)")
     return made
 
 
@@ -77,7 +77,7 @@ def _of_vectors(path: str, changed: int) -> Path:
     name = f"{family.name}/{next(iter(family.sizes))}"
     made = place(path)
     save_model(made, encoder=Weights(spec, arrays), name=name, tokenizer=tokenizer)
-    unused.tell(
+    progress.say(
         f"{path}: {len(vectors):,} word vectors, read as {name} with {tokenizer.size:,} rows of {vectors.width}"
     )
     return made

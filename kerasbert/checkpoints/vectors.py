@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from kerasbert import progress
 from kerasbert.checkpoints import vector_binary, vector_text
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.vector_binary import MAGIC, read_fasttext, read_word2vec, write_fasttext, write_word2vec
@@ -13,7 +14,7 @@ from kerasbert.checkpoints.vector_text import Skipped, is_header, read_text, wri
 from kerasbert.checkpoints.word_vectors import FastTextVectors, WordVectors
 from kerasbert.data.reading import plain_name, unpacked
 from kerasbert.errors import InputError, no_file, unknown
-from kerasbert.storage import files, unused
+from kerasbert.storage import files
 from kerasbert.storage.json_view import Json
 from kerasbert.storage.remote import size
 
@@ -54,7 +55,7 @@ def read_vectors(path: str | os.PathLike, format: str | None = None) -> WordVect
         else:
             vectors = read_text(path, file, format == "vec", skipped)
     left_out = sum(count for reason, count in skipped.counts.items() if "skipped" in reason)
-    unused.tell(*skipped.lines(len(vectors) + left_out))
+    progress.say(*skipped.lines(len(vectors) + left_out))
     return vectors
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kerasbert import registry, text
+from kerasbert import progress, registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints import config as configs
 from kerasbert.checkpoints import generation_config, views
@@ -17,7 +17,6 @@ from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError, unknown
 from kerasbert.registry import FORMATS
-from kerasbert.storage import unused
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.text.base import Tokenizer
 
@@ -113,7 +112,7 @@ def of_model(target: str, run: Path, info: ModelInfo, tensors: "Tensors", kind: 
     config = configs.to_config(info.spec, dialect, base)
     tokenizer = text.held_tokenizer(run)
     if tokenizer is not None and tokenizer.knowledge is not None:
-        unused.tell(f"{run}: the knowledge graph has no place in a {target} checkpoint, which is a BERT without it")
+        progress.say(f"{run}: the knowledge graph has no place in a {target} checkpoint, which is a BERT without it")
     order = _order(dialect, info, config, tokenizer) if kind is not None and tokenizer is not None else None
     if order is not None and tokenizer is not None:
         tokenizer = tokenizer.renumbered(order[: tokenizer.size].tolist())

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
+from kerasbert import progress
 from kerasbert.answers.base import Outputs
 from kerasbert.errors import InputError
 from kerasbert.export import beside, card_requests, graphs, model_card, rounded, signatures
 from kerasbert.export.server import folders
 from kerasbert.options import checked
-from kerasbert.storage import files, unused
+from kerasbert.storage import files
 from kerasbert.tasks import early_checks, predict
 from kerasbert.tasks.adapted_models import in_bfloat16, merged
 from kerasbert.tasks.base import kind_of
@@ -108,7 +109,7 @@ def _fill(folder: Path, model: "keras.Model", whole: "keras.Model", longest: int
     served = tf.saved_model.load(str(folder)).signatures
     remark = _compare(whole, served, longest, precision)
     if remark:
-        unused.tell(remark)
+        progress.say(remark)
     beside.write(folder, _warm_up(model, served))
     given = sorted(served["serving_default"].structured_outputs) if isinstance(model, graphs.OwnModel) else ()
     names = ", ".join(f"`{name}`" for name in given)

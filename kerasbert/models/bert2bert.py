@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from keras import ops
 
+from kerasbert import progress
 from kerasbert import spec as specs
 from kerasbert.checkpoints.directory import built
 from kerasbert.checkpoints.halves import TwoBerts, dialect
@@ -41,7 +42,6 @@ from kerasbert.layers.random import Dropout
 from kerasbert.models import bert, roberta
 from kerasbert.models.transformer import Bias
 from kerasbert.registry import Family, family_of, register
-from kerasbert.storage import unused
 
 if TYPE_CHECKING:
     import keras
@@ -239,7 +239,7 @@ def made(
                 own[place].assign(value)
     found = (getattr(model, "heads", None) or {}).get("mlm", {}) if head is None else head
     if head is None and not found:
-        unused.tell("the model has no head mlm, which pretraining learns: a new one starts at random")
+        progress.say("the model has no head mlm, which pretraining learns: a new one starts at random")
     for name, value in found.items() if "decoder" in warm else ():
         own[f"output/{name}"].assign(value)
     encoder.tokenizer, encoder.labels = model.tokenizer, None

@@ -18,7 +18,7 @@ from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Rows, Task
 from kerasbert.training import judgement
 from kerasbert.training.constraints import Constraint
-from kerasbert.training.runs import Run, say
+from kerasbert.training.runs import Run
 from kerasbert.training.trainer import assign
 
 MOST = 50  # labels, of which every checkpoint holds a confusion table
@@ -130,7 +130,7 @@ class BestWeights:
         task = self._settled().optioned(self.state["options"])
         found, why = judgement.safely(task, outputs, self.rows.targets, self.encoded, self.longest)
         if why:
-            say(why)
+            progress.say(why)
         dev = self.state["dev"] | found
         little = judgement.too_little(task, dev, self.run.description["settings"])
         others = [line for line in self.state["remarks"] if not little or line != dev.get("collapsed")]

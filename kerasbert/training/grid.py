@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kerasbert import progress
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError, NonFinite, near
 from kerasbert.lazy import later
@@ -17,7 +18,6 @@ from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import tables
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import FinetuneConfig
-from kerasbert.training.runs import say
 from kerasbert.value_types import check_whole
 
 if TYPE_CHECKING:
@@ -81,12 +81,12 @@ def grid(
     for chosen, seed in itertools.product(every, range(first, first + seeds)):
         name = ",".join(f"{key}={value}" for key, value in (chosen | {"seed": seed}).items())
         run: Json = {"run": re.sub(r"[^\w.,=+-]", "_", name), "settings": chosen, "seed": seed}
-        say(f"run {len(runs) + 1} of {len(every) * seeds}: {name}", quiet)
+        progress.say(f"run {len(runs) + 1} of {len(every) * seeds}: {name}", quiet=quiet)
         try:
             trained = finetune(model, task, data, out=out / run["run"], **{**settings, **chosen, "seed": seed})
             run["metrics"] = read_json(out / run["run"] / "dev.json")["metrics"]
         except NonFinite as error:
-            say(str(error), quiet)
+            progress.say(str(error), quiet=quiet)
             run["error"] = str(error)
         runs.append(run)
     if trained is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from kerasbert import children
+from kerasbert import children, progress
 from kerasbert.checkpoints import ModelParts
 from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
@@ -146,7 +146,7 @@ def _trained(job: Job, program: Objective) -> Any:
             return job.left(opened)
         first = f"{described(job.strategy)} {told(config.precision, job.strategy)}"
         for line in () if quiet else (first, *freezing.told(program.model), *job.lines()):
-            model_files.say(line)
+            progress.say(line)
         with contextlib.nullcontext() if job.temporary else opened.kept():
             return _go_on(job, program, opened)
     finally:

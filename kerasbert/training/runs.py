@@ -10,13 +10,12 @@ import itertools
 import json
 import math
 import os
-import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kerasbert import provenance
+from kerasbert import progress, provenance
 from kerasbert.errors import InputError
 from kerasbert.lazy import later
 from kerasbert.storage import files, folders, places, scratch
@@ -277,7 +276,7 @@ def _gone_on(directory: Path | str, old: Json, new: JsonMap, quiet: bool) -> Run
         )
     moved = bool(strategy) and old.get("strategy", strategy) != strategy
     if moved and not finished:
-        say(f"{directory} was begun on {old['strategy']}: on {strategy} the rounding differs", quiet)
+        progress.say(f"{directory} was begun on {old['strategy']}: on {strategy} the rounding differs", quiet=quiet)
     if old["settings"]["steps"] != settings["steps"]:  # the trainer adds at which update the schedule changed
         old.setdefault("history", []).append({"steps": old["settings"]["steps"]})
     if old["settings"] != settings or (moved and not finished):  # more steps, another place
@@ -390,10 +389,4 @@ def _read(directory: Path | str) -> Json | None:
 
 def say_finished(directory: str | os.PathLike, steps: int | None, quiet: bool) -> None:
     """Tell that nothing is trained, for a run has all its steps."""
-    say(f"{directory} is finished: {steps} steps were made", quiet)
-
-
-def say(line: str, quiet: bool = False) -> None:
-    """A line for the user, on stderr: stdout is for results."""
-    if not quiet:
-        print(line, file=sys.stderr, flush=True)
+    progress.say(f"{directory} is finished: {steps} steps were made", quiet=quiet)

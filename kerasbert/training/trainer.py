@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from kerasbert import progress
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError, NonFinite
 from kerasbert.inputs import Tensor
@@ -15,7 +16,7 @@ from kerasbert.layers.naming import copied, names, values
 from kerasbert.objectives.base import Objective
 from kerasbert.storage import folders
 from kerasbert.storage.json_view import Json
-from kerasbert.training import flops, interruption, model_files, multiworker, nonfinite
+from kerasbert.training import flops, interruption, multiworker, nonfinite
 from kerasbert.training.callbacks import Callbacks
 from kerasbert.training.checkpoints import Checkpoint, Checkpoints
 from kerasbert.training.config import RunConfig
@@ -100,7 +101,7 @@ class Trainer:
         step = self.began = self._restore()
         self._note()
         if step and self.chief:
-            model_files.say(f"going on from step {step}", self.config.quiet)
+            progress.say(f"going on from step {step}", quiet=self.config.quiet)
         self.progress = Progress(self.config.updates, step, self.config.quiet)
         if self.chief and (line := self.run.grow(self.config, step)):
             self.progress.say(line)

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kerasbert import checkpoints
+from kerasbert import checkpoints, progress
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
 from kerasbert.inputs import listed
@@ -21,7 +21,6 @@ from kerasbert.options import checked, passing
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.tables import Data
 from kerasbert.tasks.task import Task
-from kerasbert.training import model_files
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.value_types import check_type
 from ..distill.recipes import DistillConfig
@@ -95,7 +94,7 @@ class Magnitude:
         plan = make_schedule(self.schedule, self.sparsity, steps, *self.times)
         chosen, left = self.choose(encoder)
         if left:
-            model_files.say(
+            progress.say(
                 f"{len(left)} kernels stay dense, their inputs are no multiple of {STRUCTURES[self.structure]}: "
                 + ", ".join(left)
             )
