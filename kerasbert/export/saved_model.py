@@ -18,6 +18,7 @@ from kerasbert.storage import files
 from kerasbert.tasks import early_checks, predict
 from kerasbert.tasks.adapted_models import in_bfloat16, merged
 from kerasbert.tasks.base import kind_of
+from kerasbert.tasks.graph_values import run
 from kerasbert.tasks.prompts import tell_prompt
 
 if TYPE_CHECKING:
@@ -176,12 +177,14 @@ def _expected(
     model: "keras.Model", texts: Sequence[object], served: Mapping[str, tf.Tensor], longest: int
 ) -> tuple[str, Outputs]:
     """The output that is compared, and what it is to be of each text."""
+    if not isinstance(model, graphs.OwnModel) and getattr(model, "task", None) is None:
+        return "vector", predict.encode(model, texts, length=longest)
+    encoded = predict.encoded_for(model, texts, longest)
     if isinstance(model, graphs.OwnModel):
         name = next(name for name in served if name != "truncated")
-        return name, predict.forward(model, texts, "own", lambda model, inputs: model(inputs)[name], length=longest)
-    if getattr(model, "task", None) is None:
-        return "vector", predict.encode(model, texts, length=longest)
-    kind, encoded = kind_of(model).answers, predict.encoded_for(model, texts, longest)
+        function = predict.graph(model, "own", lambda model, inputs: model(inputs)[name], encoded.settings)
+        return name, run(function, encoded, predict.longest(model, longest))
+    kind = kind_of(model).answers
     return kind.output, [kind.probabilities(row) for row in predict.outputs_of(model, encoded, longest)]
 
 

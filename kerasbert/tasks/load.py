@@ -39,6 +39,12 @@ def build(name: str, **changes: object) -> "SpecModel":
     Args:
         name: str, `family/size`.
         changes: Spec fields at their dotted paths, `**{"embeddings.vocabulary": 1000}`.
+
+    Returns:
+        the built encoder, without a tokenizer.
+
+    Raises:
+        InputError: no such model or field (the nearest is named), or a value that the Spec cannot have.
     """
     family, spec = registry.find(name)
     return built(family, specs.derive(spec, changes), name)

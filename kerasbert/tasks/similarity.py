@@ -101,6 +101,9 @@ def search(
         texts: list of str; where the model has a prompt "document" or "passage" it is put before them.
         query: str. top: int, how many at most.
         prompt_name: str, of the prompt before the query; by default the model's "query" where it has one.
+
+    Raises:
+        InputError: what is no text, a query that holds nothing to read, no such prompt.
     """
     settings = {"length": length, "language": language, "prompt_name": prompt_name}
     return searched(model, texts, [query], top=top, **settings)[0]

@@ -101,6 +101,12 @@ SET = {"changes": "set"}  # what a recipe calls it, as the command line does
 def read_recipe(path: str | os.PathLike) -> Recipe:
     """Read and check a recipe.
 
+    Args:
+        path: a YAML file: the fields of a pretraining, and the sections prepare, finetune and export.
+
+    Returns:
+        a Recipe, whose fields are arguments of the functions of their names.
+
     Raises:
         InputError: no such file, no YAML, an unknown field (the nearest is given), a value of another type, an optimizer,
             schedule, model or Spec field that does not exist; with file and line.
