@@ -28,7 +28,7 @@ from kerasbert.training.runs import Run
 from kerasbert.training.step import Compilation, StepCore, number
 
 if TYPE_CHECKING:
-    from kerasbert.training.best_weights import BestWeights
+    from kerasbert.training.best_weights import Best
     from kerasbert.training.held_out import HeldOut
 
 # as the next, of `by_element`: MiniLM's GELU, .06 s a length, saves .035 s of an update of 32 x 28 tokens
@@ -59,7 +59,7 @@ class Trainer:
         run: Run,
         feed: Feed,
         *,
-        evaluate: "BestWeights | HeldOut | None" = None,
+        evaluate: "Best | HeldOut | None" = None,
         loop: int = 1,
         constraint: Constraint | None = None,
     ) -> None:
@@ -266,7 +266,7 @@ class Trainer:
         self._log(step, logs)
         self.progress.update(step, logs, self.meter.left(step))
 
-    def _evaluate(self, evaluate: "BestWeights | HeldOut", step: int) -> None:
+    def _evaluate(self, evaluate: "Best | HeldOut", step: int) -> None:
         with averaged(self.core.optimizer):
             found, self.stopped = evaluate(step)
         self._log(step, found)
