@@ -11,7 +11,8 @@ from pathlib import Path
 from kerasbert import registry, text
 from kerasbert.checkpoints import closed, hub, temporary_models
 from kerasbert.checkpoints.json_files import read_json
-from kerasbert.checkpoints.temporary_models import WEIGHTS, steps
+from kerasbert.checkpoints.run_checkpoints import steps
+from kerasbert.checkpoints.temporary_models import WEIGHTS
 from kerasbert.data.reading import plain_name
 from kerasbert.errors import InputError, near, nearest
 from kerasbert.options import checked, offered

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kerasbert import progress, registry
 from kerasbert.checkpoints.json_files import read_json
+from kerasbert.checkpoints.run_checkpoints import FOLDER, STEP, steps, verified
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.storage import aside, files, scratch
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 WEIGHTS = "weights.safetensors"
-MANIFEST = "manifest.json"  # of a run's checkpoint: step, files with bytes and sha256, state; written last
 
 
 def place(name: str | os.PathLike) -> Path:
@@ -93,8 +93,8 @@ def of_checkpoint(run: Path, step: str) -> Path:
         InputError: a damaged checkpoint, or a run that is no model's.
     """
     number = steps(run)[-1] if step == "last" else int(step)
-    folder = run / "checkpoints" / f"step_{number}"
-    manifest = _verified(folder, [WEIGHTS])
+    folder = run / FOLDER / f"{STEP}{number}"
+    manifest = verified(folder, [WEIGHTS])
     made = place(f"{run}@{step}")
     made.mkdir()
     files.write_json(made / "model.json", _described(run))
@@ -104,7 +104,7 @@ def of_checkpoint(run: Path, step: str) -> Path:
     if averages is None:
         shutil.copyfile(folder / WEIGHTS, made / WEIGHTS)
         return made
-    _verified(folder, ["optimizer.safetensors"])
+    verified(folder, ["optimizer.safetensors"])
     weights, slots = Safetensors(folder / WEIGHTS), Safetensors(folder / "optimizer.safetensors")
 
     def read(name: str) -> "np.ndarray":
@@ -112,27 +112,6 @@ def of_checkpoint(run: Path, step: str) -> Path:
 
     write_safetensors(made / WEIGHTS, {name: weights.shape(name) for name in weights.names()}, read)
     return made
-
-
-def _verified(folder: Path, names: list[str]) -> Json:
-    """A checkpoint's manifest, if the files of these names are what it says."""
-    manifest = read_json(folder / MANIFEST)
-    try:
-        expected = {name: manifest["files"][name]["sha256"] for name in names}
-        _ = manifest["state"]["average"]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{folder / MANIFEST} is damaged: take another checkpoint of the run") from error
-    for name, digest in expected.items():
-        if not (folder / name).is_file() or files.sha256(folder / name) != digest:
-            raise InputError(f"{folder / name} is damaged (another sha256): take another checkpoint of the run")
-    return manifest
-
-
-def steps(run: Path) -> list[int]:
-    """Steps of a run's complete checkpoints, ascending."""
-    folders = (run / "checkpoints").glob("step_*")
-    names = [folder.name.removeprefix("step_") for folder in folders if (folder / MANIFEST).is_file()]
-    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def _described(run: Path) -> Json:

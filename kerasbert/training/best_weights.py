@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kerasbert import progress
+from kerasbert.checkpoints.run_checkpoints import FOLDER
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.inputs import Tensor
 from kerasbert.layers.heads import HeadedModel
@@ -52,7 +53,7 @@ class Best:
     @property
     def best(self) -> Path:
         """The file of the best weights."""
-        return Path(self.run.directory) / "checkpoints" / "best.safetensors"
+        return Path(self.run.directory) / FOLDER / "best.safetensors"
 
     @property
     def stopped(self) -> bool:

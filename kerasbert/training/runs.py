@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kerasbert import progress, provenance
+from kerasbert.checkpoints.run_checkpoints import FOLDER
 from kerasbert.errors import InputError
 from kerasbert.lazy import later
 from kerasbert.storage import files, folders, places, scratch
@@ -318,7 +319,7 @@ def check_place(out: str | os.PathLike, overwrite: bool = False, inputs: Iterabl
     )
     names = [name for name in every if isinstance(name, str | os.PathLike)]
     real = places.check_begun(out, "run.json", "run", overwrite, names, several=True)
-    for folder in (real, real / "checkpoints"):
+    for folder in (real, real / FOLDER):
         files.sweep(folder)
 
 
