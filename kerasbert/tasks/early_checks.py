@@ -261,7 +261,7 @@ def check_pooling(pooling: str | None) -> None:
             raise InputError(f"no pooling {pooling!r}.{meant} Expected {known}")
 
 
-def check_dims(dims: object, model: str | os.PathLike | None = None, pooling: str | None = None) -> None:
+def check_dims(dims: int | None, model: str | os.PathLike | None = None, pooling: str | None = None) -> None:
     """Refuse what is no number of dimensions, or more than a vector of a model directory has; None is all of them.
 
     Args:
