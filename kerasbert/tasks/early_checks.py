@@ -27,6 +27,7 @@ from kerasbert.value_types import check_whole
 POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "pooled")  # of `predict.encode`
 PRECISIONS = ("float32", "bfloat16")  # of a model that answers, and of an exported SavedModel
 LARGEST = 16 * 2**20  # bytes of a file that is read here, and once more by `evaluate`
+NO_HEAD = "{} has no head {}, which {} needs: expected a run of pretraining, or an import, with one"
 NO_TASK = "the model has no task, expected a fine-tuned one: kerasbert finetune makes it"
 
 
@@ -178,9 +179,7 @@ def check_head(model: str | os.PathLike, task: str) -> None:
     if source.check(model) != "model" or "prefix" in known.how.options or not weights.is_file():
         return
     if known.how.head not in head_names(Safetensors(weights)):
-        raise InputError(
-            f"{model} has no head {known.how.head}, which {task} needs: expected a run of pretraining, or an import, with one"
-        )
+        raise InputError(NO_HEAD.format(model, known.how.head, task))
 
 
 def check_fill_mask(model: str | os.PathLike, texts: Sequence[str]) -> None:
@@ -198,19 +197,22 @@ def check_fill_mask(model: str | os.PathLike, texts: Sequence[str]) -> None:
 
 def check_zero_shot(model: str | os.PathLike, entailment: str | None) -> None:
     """Refuse a model directory that tells no entailment."""
-    if source.check(model) != "model":
-        return
-    labels, task = read_json(Path(model) / "model.json").get("labels"), some_task(model)
-    if task is not None or spec_of(model) is not None:
-        columns(task, labels if isinstance(labels, list) else [], entailment)
+    if (known := _task_and_labels(model)) is not None:
+        columns(*known, entailment)
 
 
 def check_judge(model: str | os.PathLike, what: str) -> None:
     """Refuse a model directory that gives pairs of texts no single score; `what` the model is given as."""
-    if source.check(model) == "model":
-        labels, task = read_json(Path(model) / "model.json").get("labels"), some_task(model)
-        if task is not None or spec_of(model) is not None:
-            judging(task, len(labels) if isinstance(labels, list) else 0, what)
+    if (known := _task_and_labels(model)) is not None:
+        judging(known[0], len(known[1]), what)
+
+
+def _task_and_labels(model: str | os.PathLike) -> tuple[Task | None, list[str]] | None:
+    """The task of a model directory, None of an encoder, and its labels; None where only loading tells."""
+    if source.check(model) != "model":
+        return None
+    labels, task = read_json(Path(model) / "model.json").get("labels"), some_task(model)
+    return None if task is None and spec_of(model) is None else (task, labels if isinstance(labels, list) else [])
 
 
 def judging(task: Task | None, labels: int, what: str) -> None:
