@@ -18,6 +18,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from kerasbert import field_names
 from kerasbert.errors import InputError, near
 from kerasbert.storage.aside import claiming
+from kerasbert.value_types import check_type
 from kerasbert.within import within
 
 Result = TypeVar("Result")
@@ -25,8 +26,6 @@ Parameters = ParamSpec("Parameters")
 # types that `checked` looks for: a number's range is its function's to tell
 SEEN = {bool, str, os.PathLike, types.NoneType, Mapping}
 FIELDS = SEEN | {int, float, tuple}  # of a dataclass
-PLAIN = {int: "a whole number", float: "a number", str: "text", bool: "true or false", types.NoneType: "null"}
-PYTHON = {bool: "True or False", types.NoneType: "None"}  # where a program gives them
 FEW = 64  # numbers of a list that are an option's; a longer one may be of texts
 EMPTY = ("prefix",)  # texts that may be empty, beside those that always hold one
 _offered: contextvars.ContextVar[Collection[str] | None] = contextvars.ContextVar("offered", default=None)
@@ -122,84 +121,6 @@ def check_range(field: dataclasses.Field, value: object) -> None:
         raise InputError(f"{field.name} must be at most {most:,}. Received: {value!r}")
 
 
-def fits(value: object, hint: object, python: bool = False) -> bool:
-    """Whether a value is of a type; a whole number is a number, True is not.
-
-    Args:
-        python: whether it may also be what files cannot hold: a number of numpy, an iterable or one text for a list of
-            texts, an object of a class.
-
-    >>> fits(3, float), fits(True, int), fits("False", bool), fits("a", Sequence[str]), fits("a", Sequence[str], python=True)
-    (True, False, False, False, True)
-    """
-    if hint is Any:
-        return True
-    if isinstance(hint, types.UnionType):
-        return any(fits(value, each, python) for each in typing.get_args(hint))
-    kind = typing.get_origin(hint) or hint
-    if kind in PLAIN:
-        return _plain(value, kind, python)
-    if kind is os.PathLike:
-        return isinstance(value, str) or (python and hasattr(value, "__fspath__"))
-    if kind is tuple or (isinstance(kind, type) and issubclass(kind, Sequence)):
-        return _several(value, hint, python)
-    if isinstance(kind, type) and issubclass(kind, Mapping):
-        return isinstance(value, Mapping if python else dict)
-    return python and (not isinstance(kind, type) or getattr(kind, "_is_protocol", False) or isinstance(value, kind))
-
-
-def _plain(value: object, kind: object, python: bool) -> bool:
-    if kind is float:
-        return isinstance(value, numbers.Real if python else int | float) and not isinstance(value, bool)
-    if kind is int and python:
-        return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    return type(value) is kind or (python and isinstance(value, str) and kind is str)
-
-
-def _several(value: object, hint: object, python: bool) -> bool:
-    inner = [each for each in typing.get_args(hint) if each is not Ellipsis] or [Any]
-    if python and (isinstance(value, str) or hasattr(value, "__fspath__")):
-        return any(fits(value, each, python) for each in inner)
-    if python and not isinstance(value, list | tuple):
-        return isinstance(value, Iterable) and not isinstance(value, bytes | Mapping)
-    return isinstance(value, list | tuple if python else list) and all(
-        any(fits(item, each, python) for each in inner) for item in cast("list[object]", value)
-    )
-
-
-def in_words(hint: object, python: bool = False) -> str:
-    """The types that `fits` takes, as an error names them."""
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if python and os.PathLike in kinds:
-        kinds = tuple(kind for kind in kinds if kind is not str)
-    return " or ".join(dict.fromkeys(_in_words(kind, python) for kind in kinds))
-
-
-def _in_words(hint: object, python: bool) -> str:
-    """One type."""
-    kind: Any = typing.get_origin(hint) or hint
-    if kind in PLAIN:
-        return PYTHON.get(kind, PLAIN[kind]) if python else PLAIN[kind]
-    if kind is os.PathLike:
-        return "a path" if python else PLAIN[str]
-    if kind is Callable:
-        return "a function"
-    if kind is Iterable or kind is tuple or issubclass(kind, Sequence):
-        inner = {PLAIN[each] for each in typing.get_args(hint) if each in PLAIN}
-        return f"a list of {min(inner).removeprefix('a ')}s" if len(inner) == 1 else "a list"
-    if issubclass(kind, Mapping):
-        return "a mapping"
-    return f"a {kind.__name__}"
-
-
-def check_type(name: str, hint: object, value: object) -> None:
-    """Refuse what an option of a function cannot be: the text "False" is true, and no path is the current directory."""
-    if isinstance(value, str) and not value and os.PathLike in typing.get_args(hint):
-        raise InputError(f"{name} is empty, expected a path")
-    if not fits(value, hint, python=True):
-        raise InputError(f"{name} must be {in_words(hint, python=True)}. Received: {value!r:.60}")
-
-
 def described(fields: Mapping[str, dataclasses.Field]) -> str:
     """The lines of a docstring's `Args:` about some fields."""
     lines = []
@@ -245,22 +166,15 @@ def checked(function: Callable[Parameters, Result], seen: set[Any] = SEEN) -> Ca
         InputError: an unknown argument, or one of another type that is declared as text, a path, True or False, a mapping.
     """
     signature, called = inspect.signature(function), function.__qualname__.removesuffix(".__init__")
-    hints, made = _hints(signature, seen), cast("Callable[..., Result]", function)
-    some = any(p.kind == p.VAR_KEYWORD for p in signature.parameters.values())
+    read, made = _reader(called, signature, _hints(signature, seen)), cast("Callable[..., Result]", function)
 
     def call(*positional: Parameters.args, **given: Parameters.kwargs) -> Result:
-        placed: Any = of_numpy(positional)
-        named: Any = dict(zip(given, of_numpy(given.values())))
-        if not some:
-            check_names(called, named, [each for each in signature.parameters if each != "self"])
-        for name, value in (*zip(signature.parameters, placed), *named.items()):
-            if name in hints:
-                check_type(name, hints[name], value)
+        placed, named = read(positional, given)
         try:
             with claiming():
                 return made(*placed, **named)
         except TypeError:
-            check_bound(called, signature, placed, named)
+            _bind(called, signature, placed, named)
             raise
 
     return cast("Callable[Parameters, Result]", functools.wraps(function)(call))
@@ -275,7 +189,8 @@ def checked_fields(config: type[Result]) -> type[Result]:
 
 def _hints(signature: inspect.Signature, seen: set[Any] = SEEN) -> dict[str, object]:
     """Name -> type of the arguments that are texts, paths, True or False, mappings, or what else is `seen`; of dataclasses."""
-    found = {p.name: p.annotation for p in signature.parameters.values()}
+    every = signature.parameters.values()
+    found = {p.name: p.annotation for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     kinds = {
         name: typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,) for name, hint in found.items()
     }
@@ -318,12 +233,39 @@ def check_names(function: str, given: Iterable[str], known: Collection[str]) -> 
             raise InputError(f"{function} has no option {name!r}{_meant(name, known)}")
 
 
-def check_bound(
+def _reader(
+    function: str, signature: inspect.Signature, hints: Mapping[str, object]
+) -> Callable[[Iterable[object], Mapping[str, object]], tuple[tuple[Any, ...], dict[str, Any]]]:
+    """What makes of the arguments of each call of a function those by place and by name, numbers of numpy as Python's own.
+
+    It raises InputError: a name that the function does not take, or an argument of another type than its hint.
+    """
+    every = signature.parameters
+    known = [name for name in every if name != "self"]
+    some = any(p.kind == p.VAR_KEYWORD for p in every.values())
+
+    def read(positional: Iterable[object], given: Mapping[str, object]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        placed, named = of_numpy(positional), dict(zip(given, of_numpy(given.values())))
+        if not some:
+            check_names(function, named, known)
+        for name, value in (*zip(every, placed), *named.items()):
+            if name in hints:
+                check_type(name, hints[name], value)
+        return placed, named
+
+    return read
+
+
+def _bind(
     function: str, signature: inspect.Signature, positional: Sequence[object], given: Mapping[str, object]
-) -> None:
-    """Refuse a call that lacks an argument, gives one twice, or more of them than have a place."""
+) -> inspect.BoundArguments:
+    """The arguments of a call by name.
+
+    Raises:
+        InputError: the call lacks an argument, gives one twice, or more of them than have a place.
+    """
     try:
-        signature.bind(*positional, **given)
+        return signature.bind(*positional, **given)
     except TypeError as error:
         every = [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         placed = [p.name for p in every if p.kind != p.KEYWORD_ONLY]
@@ -360,25 +302,21 @@ def _taking(
     """`call`, named and documented as `function`, with the arguments of `sources` as its own."""
     plain = inspect.signature(function)
     own = [p for p in plain.parameters.values() if p.kind != p.VAR_KEYWORD and p.name != "config"]
-    hints = _hints(plain)
     named = {p.name: p for source in reversed(sources) for p in inspect.signature(source).parameters.values()}
     more = [p.replace(kind=p.KEYWORD_ONLY) for p in named.values() if p.name not in plain.parameters]
     signature = plain.replace(parameters=own + more)
+    fields = {name: field for source in reversed(sources) for name, field in options(source).items()}
+    # of others `check_range` looks
+    hints = {name: field.type for name, field in fields.items() if field.metadata["least"] is None} | _hints(plain)
+    read = _reader(function.__name__, signature, hints)
 
     def taken(*positional: object, **given: object) -> Result:
-        positional, given = of_numpy(positional), dict(zip(given, of_numpy(given.values())))
-        check_names(function.__name__, given, signature.parameters)
-        for name in given:
-            field = whole.options.get(name)
-            empty = isinstance(given[name], str) and not given[name]
-            if empty and name not in EMPTY and types.NoneType in typing.get_args(getattr(field, "type", None)):
+        for name, value in given.items():
+            optional = name in fields and types.NoneType in typing.get_args(fields[name].type)
+            if optional and isinstance(value, str) and not value and name not in EMPTY:
                 raise InputError(f"{name} is empty: leave it out, or give it a value")
-            if field is not None and field.metadata["least"] is None:  # else `check_range` looks
-                check_type(name, field.type, given[name])
-        check_bound(function.__name__, signature, positional, given)
-        bound = signature.bind(*positional, **given)
-        for name in bound.arguments.keys() & hints.keys():
-            check_type(name, hints[name], bound.arguments[name])
+        placed, given = read(positional, given)
+        bound = _bind(function.__name__, signature, placed, given)
         for parameter in own:
             if parameter.default is not parameter.empty:
                 bound.arguments.setdefault(parameter.name, parameter.default)
@@ -387,7 +325,7 @@ def _taking(
 
     whole: Any = functools.wraps(function)(taken)
     whole.__signature__ = signature
-    whole.options = {name: field for source in reversed(sources) for name, field in options(source).items()}
+    whole.options = fields
     if function.__doc__:  # not under -OO
         whole.__doc__ = function.__doc__.replace("{options}", described(whole.options))
     return whole

@@ -1,5 +1,5 @@
-"""How much of a piece of work is done, with its rate and the time left, on the standard error: a bar on a terminal, else a line
-now and then; nothing of short work, and nothing where no command asked for it (`named`).
+"""What a user is told on the standard error: lines (`say`), and how much of a piece of work is done, with its rate and the time
+left: a bar on a terminal, else a line now and then; nothing of short work, and nothing where no command asked for it (`named`).
 """
 
 import contextlib
@@ -53,6 +53,16 @@ def unread(*numbers: int) -> bool:
         os.dup2(nowhere, number)
         os.close(nowhere)
     return bool(gone)
+
+
+def say(*lines: str, quiet: bool = False) -> None:
+    """Tell the user something at once, on the standard error: the standard output is for results.
+
+    Args:
+        lines: of text. quiet: whether they are not wanted.
+    """
+    for line in () if quiet else lines:
+        print(line, file=sys.stderr, flush=True)
 
 
 def named(name: str | None) -> contextlib.AbstractContextManager[object]:

@@ -14,20 +14,11 @@ from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.lines import standard_input
 from kerasbert.cli.options import Keywords
-from kerasbert.cli.parser import (
-    Declare,
-    Parser,
-    answer_options,
-    answer_options_of,
-    check_directories,
-    check_names,
-    command_line,
-    commands_of,
-    encoding_option,
-    run,
-)
+from kerasbert.cli.parser import Declare, Parser, check_directories, check_names, command_line, commands_of, run
+from kerasbert.cli.shared_options import answer_options, answer_options_of, encoding_option
 from kerasbert.errors import InputError, TextError
 from kerasbert.storage import files, steady
+from kerasbert.value_types import check_whole
 from . import samples
 from .commands import compress, distill, prune, searching
 from .commands import quantize_aware as aware
@@ -144,8 +135,7 @@ def _run(options: argparse.Namespace) -> int:
         raise InputError("texts come as arguments or from --data, expected one of them")
     if options.out:
         tables.check_out(options.out)
-    if options.batch < 1:
-        raise InputError(f"batch must be a whole number of at least 1. Received: {options.batch}")
+    check_whole("batch", options.batch)
     if options.data:
         from kerasbert.data.sources import check_files
 

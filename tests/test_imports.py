@@ -24,6 +24,7 @@ LAYERS = (
         "signals",
         "storage",
         "truncation",
+        "value_types",
         "within",
     },
     {"answers"},
@@ -59,8 +60,7 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/progress.py",
     "kerasbert/provenance.py",
     *(f"kerasbert/storage/{name}.py" for name in "aside files json_view unused places zips".split()),
-    "kerasbert/truncation.py",
-    "kerasbert/within.py",
+    *(f"kerasbert/{name}.py" for name in "truncation value_types within".split()),
     *(
         f"kerasbert/retrieval/{name}.py"
         for name in ("exact", "folder", "forms", "graph", "lexical", "passages", "vector_file")
@@ -111,6 +111,7 @@ PHONE = (
     "progress",
     "registry",
     "truncation",
+    "value_types",
     "within",
     "text",
     "export.bundle",

@@ -17,8 +17,8 @@ from kerasbert.answers import nearness
 from kerasbert.blanks import absent
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Input, Row
-from kerasbert.options import fits, in_words
 from kerasbert.storage.json_view import Json, JsonMap
+from kerasbert.value_types import fits, in_words
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
@@ -120,7 +120,10 @@ class Kind:
             if name not in self.defaults:
                 known = ", ".join(self.defaults) or "none"
                 raise unknown(f"option of a {self.name}", str(name), list(self.defaults), known)
-            check_type(f"{self.name}'s option {name!r}", value, self.defaults[name])
+            default, json_value = self.defaults[name], list(value) if isinstance(value, tuple) else value
+            if default is not None and not fits(json_value, type(default)):
+                said = f"{self.name}'s option {name!r} is {value!r:.60}"
+                raise InputError(f"{said}, expected {in_words(type(default))}, such as {default!r:.40}")
         other = copy.copy(self)
         other.__dict__["_options"] = {**self.options, **options}
         return other
@@ -368,15 +371,6 @@ class Kind:
 def _is_nested(value: object) -> bool:
     """Whether a value is the one part of an input in a tuple, as rows hold a list of words."""
     return isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple)
-
-
-def check_type(what: str, value: object, default: object) -> None:
-    """Refuse a json value of another type than a default's by an InputError; a whole number is a float too, None is any."""
-    if default is None:
-        return
-    wanted = {float: (int, float), list: (list, tuple), tuple: (list, tuple)}.get(type(default), type(default))
-    if not isinstance(value, wanted) or (isinstance(value, bool) and not isinstance(default, bool)):
-        raise InputError(f"{what} is {value!r:.60}, expected {in_words(type(default))}, such as {default!r:.40}")
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
+from kerasbert.value_types import check_whole
 
 _NUMBERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     ("length_penalty", lambda x: True, "a number"),
@@ -85,8 +86,8 @@ class Decoding:
     def __post_init__(self) -> None:
         for name, least in _WHOLE.items():
             value = getattr(self, name)
-            if (type(value) is not int or value < least) and not (name in _NOT_NEEDED and value is None):
-                raise InputError(f"{name} must be a whole number of at least {least}. Received: {value!r}")
+            if value is not None or name not in _NOT_NEEDED:
+                check_whole(name, value, least)
         for name, fits, expected in _NUMBERS:
             value = getattr(self, name)
             known = (

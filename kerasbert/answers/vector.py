@@ -12,9 +12,10 @@ from kerasbert.answers.base import Answer, Kind, Outputs, Parts, truncated_json
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row, texts_of
-from kerasbert.options import checked, fits
+from kerasbert.options import checked
 from kerasbert.poolings import readouts_of
 from kerasbert.storage.json_view import Json, JsonMap
+from kerasbert.value_types import check_whole
 
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
@@ -304,8 +305,7 @@ def query_vector(runner: Any, text: object, k: int, prompt_name: str | None) -> 
     Raises:
         InputError: k is no whole number of at least 1, a text that holds nothing to read, or no such prompt.
     """
-    if not fits(k, int, python=True) or k < 1:
-        raise InputError(f"k must be a whole number of at least 1. Received: {k!r}")
+    check_whole("k", k)
     if isinstance(text, str | bytes) and blank(text):
         raise InputError(f"the query holds nothing to read. Received: {text!r:.60}")
     name = runner.kind.prompt_among(QUERY) if prompt_name is None else prompt_name

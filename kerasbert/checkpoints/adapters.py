@@ -18,7 +18,7 @@ import numpy as np
 
 from kerasbert import registry
 from kerasbert import spec as specs
-from kerasbert.checkpoints import directory, source
+from kerasbert.checkpoints import directory, source, temporary_models
 from kerasbert.checkpoints.directory import ModelInfo, ModelParts, Weights, read_model_json, read_tensors, save_model
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
@@ -198,7 +198,7 @@ def _merged(path: Path, *state: int) -> Path:
     """A model directory without the LoRA that another has, made once in a process."""
     from kerasbert import text
 
-    info, out = read_model_json(path), source.temporary(path)
+    info, out = read_model_json(path), temporary_models.place(path)
 
     tensors = read_tensors(path)
     weights = {name: read() for name, read in merge(tensors.names(), tensors.read, info.spec).items()}

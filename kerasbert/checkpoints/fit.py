@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kerasbert import answers, registry
+from kerasbert import answers, progress, registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints import beam_span, closed
 from kerasbert.checkpoints import config as configs
@@ -129,7 +129,7 @@ def plan(format: NamedFormat, opened: Opened, asked: ImportOptions) -> Plan:
             "rows hold the context before the question, as transformers' scripts do for a tokenizer that pads at the left"
         )
     generation, lines = opened.generation(pieces, family)
-    unused.tell([*found.told, *lines])
+    progress.say(*found.told, *lines)
     opened.leave()
     _settle(theirs, found, pieces, heads)
     described = _described(theirs, found, pieces, labels) | {"generation": generation}

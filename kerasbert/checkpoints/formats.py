@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kerasbert import progress
 from kerasbert.checkpoints.pieces import tokenizer_in
 from kerasbert.checkpoints.plans import Plan
 from kerasbert.checkpoints.readers import Reader
@@ -21,7 +22,6 @@ from kerasbert.inputs import listed
 from kerasbert.options import option
 from kerasbert.registry import FORMATS
 from kerasbert.spec import Spec
-from kerasbert.storage import unused
 from kerasbert.storage.json_view import Json, JsonView
 from kerasbert.text.added import finding_specials
 
@@ -239,7 +239,7 @@ def find(path: Path, source: str | None) -> Format:
         like = {name: each for name, each in FORMATS.items() if each.looks_like(path)}
         taken = next(iter(like.values()), FORMATS["hf"])
         if others := [name for name, each in like.items() if not isinstance(taken, type(each))]:
-            unused.tell([f"{path} is read as {next(iter(like))}; it looks like {', '.join(others)} too (--from)"])
+            progress.say(f"{path} is read as {next(iter(like))}; it looks like {', '.join(others)} too (--from)")
         return taken
     named = FORMATS.find(source)
     special = [each for each in FORMATS.values() if isinstance(each, type(named)) and each is not named]

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kerasbert import answers, registry, text
+from kerasbert import answers, progress, registry, text
 from kerasbert import spec as specs
-from kerasbert.checkpoints import beam_span, cross_encoders, generation_config, sentence_transformers, source
+from kerasbert.checkpoints import beam_span, cross_encoders, generation_config, sentence_transformers
 from kerasbert.checkpoints import config as configs
 from kerasbert.checkpoints.directory import ModelInfo, head_names, read_tensors
 from kerasbert.checkpoints.pieces import context_first, padded_left
@@ -39,7 +39,7 @@ def write(run: Path, path: str | os.PathLike, overwrite: bool) -> None:
     found = named("hf", run, classes=True, beside=("dense_",))
     info, tokenizer, config = found.info, found.tokenizer, _config(found)
     if info.family in GONE:
-        source.say(f"{path}: {GONE[info.family]}")
+        progress.say(f"{path}: {GONE[info.family]}")
     with files.new_directory(path, overwrite) as folder:
         files.write_json(folder / "config.json", dict(sorted(config.items())))
         # transformers refuses a file that does not say which framework's layout it has
@@ -53,7 +53,7 @@ def write(run: Path, path: str | os.PathLike, overwrite: bool) -> None:
             segments = specs.maybe(info.spec, "embeddings.segments", 0)
             _write_tokenizer(folder, tokenizer, info.spec.longest, segments)
             if info.task and context_first(info.task, tokenizer) is False:
-                source.say(
+                progress.say(
                     f"{path}: the question stands first in this model's rows, where transformers' scripts put it last"
                 )
 
@@ -68,7 +68,7 @@ def _config(found: Named) -> Json:
     if tokenizer is not None:
         config |= _special_ids(tokenizer, special)
     elif usual := [f"{key} {config[key]}" for key in special if config.get(key) is not None]:
-        source.say(
+        progress.say(
             f"{found.run}: no tokenizer says its ids, the usual ones are written: {', '.join(usual)} (config.json)"
         )
     return configs.nested(config, found.dialect.halves)
@@ -91,7 +91,7 @@ def _decoding(info: ModelInfo, family: registry.Family) -> Json | None:
         options = dict(answers.find("generation").configured(info.task.get("options")).options)
         lost = [name for name, none in (("coverage_penalty", 0), ("seed", 0)) if options[name] != none]
         if lost:
-            source.say(f"{generation_config.FILE} has no place for {', '.join(lost)}: transformers writes without")
+            progress.say(f"{generation_config.FILE} has no place for {', '.join(lost)}: transformers writes without")
         return options
     return None if info.task or not info.generation else generation_config.options_for(info.generation, "")
 

@@ -6,9 +6,9 @@ Only the configuration, the tokenizer and safetensors are fetched, all of one co
 import functools
 import os
 import re
-import sys
 from pathlib import Path
 
+from kerasbert import progress
 from kerasbert.checkpoints.sentence_transformers import SETTINGS
 from kerasbert.errors import InputError
 
@@ -84,9 +84,7 @@ def _fetch(name: str, revision: str | None, weights: bool, endpoint: str | None,
     except Exception as error:  # httpx's, requests' and its own, which differ by version
         cached = _cached(name, revision, weights)
         if cached is not None and not _says_no(error):
-            print(
-                f"the hub cannot be reached: {name} is commit {cached.name} of the cache", file=sys.stderr, flush=True
-            )
+            progress.say(f"the hub cannot be reached: {name} is commit {cached.name} of the cache")
             return cached, cached.name
         reason = " ".join(str(error).split()).partition(". ")[0][:160] or type(error).__name__
         line = f"no checkpoint at {name}, and the hub did not give it: {reason}. {_by_hand(name, revision)}"

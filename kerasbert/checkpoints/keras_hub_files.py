@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kerasbert import registry
+from kerasbert import progress, registry
 from kerasbert import spec as specs
-from kerasbert.checkpoints import keras_hub_task_files, keras_hub_tasks, source
+from kerasbert.checkpoints import keras_hub_task_files, keras_hub_tasks
 from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import ModelInfo, head_names
 from kerasbert.checkpoints.keras_hub_task_files import POLICY, described
@@ -80,7 +80,7 @@ def write(run: Path, path: str | os.PathLike, overwrite: bool) -> None:
     kind = UNPROJECTED if UNPROJECTED in dialect.classes and info.spec.embeddings.width is None else kind
     found = of_model(TARGET, run, info, tensors, kind)
     if "mlm" in heads and (differs := keras_hub_tasks.differing(kind, info.spec)):
-        source.say(f"{run}: {differs}: its predictions differ slightly")
+        progress.say(f"{run}: {differs}: its predictions differ slightly")
     with files.new_directory(path, overwrite) as folder:
         _write(folder, found, kind, bool(heads))
 
@@ -121,9 +121,9 @@ def _with_heads(run: Path, info: ModelInfo, tensors: "Tensors", kept: tuple[str,
     """The tensors with the heads that their class has; others are left out, which is told."""
     left = [head for head in head_names(tensors) if head not in kept]
     if left:
-        source.say(f"{run}: a preset has no place for the heads {', '.join(left)}: they are left out")
+        progress.say(f"{run}: a preset has no place for the heads {', '.join(left)}: they are left out")
     if info.task and "classifier" not in kept:
-        source.say(f"{run}: a preset has no place for its task ({info.task['kind']}): it is left out")
+        progress.say(f"{run}: a preset has no place for its task ({info.task['kind']}): it is left out")
     return Without(tensors, tuple(f"heads/{head}/" for head in left))
 
 
@@ -144,14 +144,14 @@ def _in_form(run: Path, info: ModelInfo, tensors: "Tensors", base: specs.Spec) -
     if theirs.segments and not ours.segments:
         more |= {"embeddings/segments/table": np.zeros((1, ours.width or info.spec.hidden), "float32")}
         changes |= {"embeddings.segments": 1}
-        source.say(f"{run}: it has no segments and their backbone has: it gets one of zeros, which adds nothing")
+        progress.say(f"{run}: it has no segments and their backbone has: it gets one of zeros, which adds nothing")
     if base.pooler and not info.spec.pooler and "classifier" not in head_names(tensors):
         size = info.spec.hidden
         more |= {"pooler/kernel": np.zeros((size, size), "float32"), "pooler/bias": np.zeros(size, "float32")}
-        source.say(f"{run}: it has no pooler and their backbone has: that one is 0, and pooled_output of no use")
+        progress.say(f"{run}: it has no pooler and their backbone has: that one is 0, and pooled_output of no use")
     elif info.spec.pooler and not base.pooler:
         without += ["pooler/"]
-        source.say(f"{run}: their backbone has no pooler: it is left out")
+        progress.say(f"{run}: their backbone has no pooler: it is left out")
     pooler = base.pooler and (info.spec.pooler or "pooler/bias" in more)
     info = dataclasses.replace(info, spec=info.spec.derive({**changes, "pooler": pooler}))
     return info, With(Without(tensors, tuple(without)), more) if more else Without(tensors, tuple(without))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kerasbert.checkpoints import source
+from kerasbert import progress
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError
 from kerasbert.storage import files, unused
@@ -116,13 +116,13 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, backbone: str, run: Path
     """
     name = backbone.replace("Backbone", "Tokenizer")
     if problem := _unlike(tokenizer, name):
-        source.say(f"{run}: the tokenizer is left out: {problem}")
+        progress.say(f"{run}: the tokenizer is left out: {problem}")
         return None
     own_added = [token.content for token in tokenizer.added if token.content not in tokenizer.specials.values()]
     finds = len(own_added) < len(tokenizer.added)
     if own_added or (finds and tokenizer.kind == "unigram"):
         added = " ".join([token.content for token in tokenizer.added][:3])
-        source.say(f"{run}: {name} finds no added tokens in a text ({added}): there they are read as other text")
+        progress.say(f"{run}: {name} finds no added tokens in a text ({added}): there they are read as other text")
     assets = folder / "assets" / "tokenizer"
     assets.mkdir(parents=True)
     own, config = tokenizer.settings(), {}

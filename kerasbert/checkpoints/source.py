@@ -1,40 +1,31 @@
 """Where a model comes from: a model or run directory, RUN@STEP, a Hugging Face folder or its name -> a model directory.
 
-The one place that all commands ask. TensorFlow is loaded where a folder of others is converted, not to refuse a name.
+The one place that all commands ask. TensorFlow is not loaded to refuse a name.
 """
 
-import functools
 import os
-import shutil
-import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kerasbert import registry, text
-from kerasbert.checkpoints import closed, hub
+from kerasbert.checkpoints import closed, hub, temporary_models
 from kerasbert.checkpoints.json_files import read_json
-from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
+from kerasbert.checkpoints.run_checkpoints import steps
+from kerasbert.checkpoints.temporary_models import WEIGHTS
 from kerasbert.data.reading import plain_name
 from kerasbert.errors import InputError, near, nearest
 from kerasbert.options import checked, offered
-from kerasbert.storage import aside, files, scratch
 from kerasbert.storage.json_view import Json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.files import tokenizer_file
 
-if TYPE_CHECKING:
-    import numpy as np
-
-WEIGHTS = "weights.safetensors"
 ADAPTER, PEFT = (
     "adapter.json",
     "adapter_config.json",
 )  # of a directory of an adapter alone, ours and Hugging Face PEFT's
 VECTORS = "vectors.json"  # of a directory of word vectors
 VECTOR_FILES = (".vec", ".bin", ".txt")  # how the names of their files end, packed or not
-MANIFEST = "manifest.json"  # of a run's checkpoint: step, files with bytes and sha256, state; written last
 
 
 def directory(model: str | os.PathLike) -> Path:
@@ -56,15 +47,15 @@ def directory(model: str | os.PathLike) -> Path:
     if kind == "model":
         return path
     if kind == "hf":
-        return _converted(os.path.abspath(path), _signature(path))
+        return temporary_models.of_folder(path)
     if kind == "keras":
         raise of_keras(model)
     if kind == "hub":
-        return _converted(*hub.plain(model))
+        return temporary_models.of_hub(*hub.plain(model))
     if kind == "vectors":
-        return _of_vectors(os.path.abspath(path), path.stat().st_mtime_ns)
+        return temporary_models.of_vectors(path)
     run, _, step = os.fspath(model).rpartition("@")
-    return _checkpoint(Path(run), step)
+    return temporary_models.of_checkpoint(Path(run), step)
 
 
 def _path(model: str | os.PathLike) -> Path:
@@ -254,7 +245,19 @@ def _near(name: str, models: list[str]) -> str:
 
 @checked
 def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: bool | None = None) -> Tokenizer:
-    """`text.load_tokenizer`, also of a model or run directory or a name on the hub. Raises InputError: none there, unreadable."""
+    """Read a tokenizer: `text.load_tokenizer`, also of what holds one for a model.
+
+    Args:
+        path: a tokenizer's directory or file, a Hugging Face folder, or the files in memory, name -> bytes, all as of
+            `text.load_tokenizer`; or a model or run directory, or a name on the Hugging Face hub.
+        lowercase: bool, overrides what the files say. None: what they say.
+
+    Returns:
+        a Tokenizer: `encode` gives the ids of a text, a call the arrays of some.
+
+    Raises:
+        InputError: nothing there, not on the hub, unreadable, or a special token is missing.
+    """
     if isinstance(path, Mapping) and not all(isinstance(content, bytes) for content in path.values()):
         raise InputError("the mapping of files holds other than bytes, expected name -> bytes: Path(FILE).read_bytes()")
     return text.load_tokenizer(path if isinstance(path, Mapping) else tokenizer_of(path), lowercase)
@@ -274,13 +277,6 @@ def tokenizer_of(path: str | os.PathLike) -> Path:
         raise InputError(f"no tokenizer at {name}; and {told}") from error
 
 
-def steps(run: Path) -> list[int]:
-    """Steps of a run's complete checkpoints, ascending."""
-    folders = (run / "checkpoints").glob("step_*")
-    names = [folder.name.removeprefix("step_") for folder in folders if (folder / MANIFEST).is_file()]
-    return sorted(int(name) for name in names if name.isdecimal())
-
-
 def _known(found: list[int]) -> str:
     return f". It has {', '.join(map(str, found))}" if found else ". It has none yet: wait for the first save"
 
@@ -289,112 +285,7 @@ def _or_checkpoint(run: Path, found: list[int]) -> str:
     return f", or take a checkpoint of it: {run}@{found[-1]} (there are {', '.join(map(str, found))})" if found else ""
 
 
-def temporary(name: str | os.PathLike = "") -> Path:
-    """A folder that is gone when the process ends, or the place in it of the model that is made of what a user gave."""
-    folder = scratch.made()
-    if not name:
-        return folder
-    aside.called(folder / "model", name)
-    return folder / "model"
-
-
-def _signature(path: Path) -> tuple:
-    """What changes when the folder's files do."""
-    return tuple(sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in path.iterdir()))
-
-
-@functools.cache
-def _converted(path: str, version: object) -> Path:
-    """The model directory made of a Hugging Face folder, or of a name on the hub, once in a process.
-
-    Args:
-        version: of a name its revision or None; of a folder what changes with its files.
-    """
-    from kerasbert.checkpoints.load import import_checkpoint
-
-    made = temporary(path)
-    named = {} if isinstance(version, tuple) else {"revision": version}
-    import_checkpoint(path, "hf", out=made, build=False, **named)
-    content = read_json(made / "model.json")
-    what = f"is commit {content['source']['revision'][:12]} of the hub" if named else "is a Hugging Face folder"
-    say(f"{path} {what}: read as {content['name']} (kerasbert import keeps it)")
-    return made
-
-
-@functools.cache
-def _of_vectors(path: str, changed: int) -> Path:
-    """The model directory made of word vectors, once in a process."""
-    from kerasbert.checkpoints.directory import Weights, save_model
-    from kerasbert.checkpoints.vectors import read_vectors, settings_of
-
-    vectors = read_vectors(path)
-    family = next(family for family in registry.families().values() if family.of_vectors)
-    assert family.of_vectors is not None
-    spec, arrays, tokenizer = family.of_vectors(vectors, settings_of(path))
-    name = f"{family.name}/{next(iter(family.sizes))}"
-    made = temporary(path)
-    save_model(made, encoder=Weights(spec, arrays), name=name, tokenizer=tokenizer)
-    say(f"{path}: {len(vectors):,} word vectors, read as {name} with {tokenizer.size:,} rows of {vectors.width}")
-    return made
-
-
-def _checkpoint(run: Path, step: str) -> Path:
-    """A model directory of a run's checkpoint: model.json and tokenizer of the run, weights of the step."""
-    number = steps(run)[-1] if step == "last" else int(step)
-    folder = run / "checkpoints" / f"step_{number}"
-    manifest = _verified(folder, [WEIGHTS])
-    made = temporary(f"{run}@{step}")
-    made.mkdir()
-    # without the hashes of a finished run's own files
-    described = {name: value for name, value in _described(run).items() if name not in ("files", "sha256")}
-    files.write_json(made / "model.json", described)
-    if (run / "tokenizer").is_dir():
-        shutil.copytree(run / "tokenizer", made / "tokenizer")
-    averages = manifest["state"]["average"]
-    if averages is None:
-        shutil.copyfile(folder / WEIGHTS, made / WEIGHTS)
-        return made
-    _verified(folder, ["optimizer.safetensors"])
-    weights, slots = Safetensors(folder / WEIGHTS), Safetensors(folder / "optimizer.safetensors")
-
-    def read(name: str) -> "np.ndarray":
-        return slots.read(averages[name]) if name in averages else weights.read(name)
-
-    write_safetensors(made / WEIGHTS, {name: weights.shape(name) for name in weights.names()}, read)
-    return made
-
-
-def _verified(folder: Path, names: list[str]) -> Json:
-    """A checkpoint's manifest, if the files of these names are what it says."""
-    manifest = read_json(folder / MANIFEST)
-    try:
-        expected = {name: manifest["files"][name]["sha256"] for name in names}
-        _ = manifest["state"]["average"]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{folder / MANIFEST} is damaged: take another checkpoint of the run") from error
-    for name, digest in expected.items():
-        if not (folder / name).is_file() or files.sha256(folder / name) != digest:
-            raise InputError(f"{folder / name} is damaged (another sha256): take another checkpoint of the run")
-    return manifest
-
-
 def settings_of(run: Path) -> Json:
     """The settings that a run was begun with; none of a directory that is no run."""
     settings = read_json(run / "run.json").get("settings") if (run / "run.json").is_file() else {}
     return settings if isinstance(settings, dict) else {}
-
-
-def _described(run: Path) -> Json:
-    """What model.json says of a run."""
-    if (run / "model.json").is_file():
-        # its hashes are those of the finished model's weights
-        return {name: value for name, value in read_json(run / "model.json").items() if name not in ("files", "sha256")}
-    raise InputError(
-        f"{run} has no model.json, expected the directory of a pretraining or a fine-tuning: what a distillation makes is a "
-        "model when it is finished"
-    )
-
-
-def say(line: str) -> None:
-    """A line for the user, on stderr."""
-    print(line, file=sys.stderr, flush=True)

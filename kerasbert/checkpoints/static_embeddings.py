@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kerasbert import answers, registry, text
+from kerasbert import answers, progress, registry, text
 from kerasbert import spec as specs
-from kerasbert.checkpoints import readers, sentence_transformers, source
+from kerasbert.checkpoints import readers, sentence_transformers
 from kerasbert.checkpoints.coverage import Coverage, Pair, check_patterns
 from kerasbert.checkpoints.directory import ModelInfo, read_model_json, read_tensors
 from kerasbert.checkpoints.formats import ImportOptions
@@ -98,7 +98,7 @@ def plan(
         theirs.leave()
     if length is None:
         told = [*told, f"theirs reads texts of any length, this model {LENGTH} tokens of them; --length N changes that"]
-    unused.tell(told)
+    progress.say(*told)
     task |= {"length": length or LENGTH}
     described = {"tokenizer": tokenizer, "task": task, "source": origin}
     about = {"family": family, "name": FAMILY, "spec": spec, "described": described, "heads": heads}
@@ -266,7 +266,7 @@ def _write_model2vec(folder: Path, run: Path, task: JsonMap, info: ModelInfo, ta
             f"{run} has {' and '.join(given)}, which model2vec has no place for: write it as sentence_transformers"
         )
     if options.get("prompts"):
-        source.say(f"{run}: the prompts {', '.join(options['prompts'])} have no place in model2vec and are left out")
+        progress.say(f"{run}: the prompts {', '.join(options['prompts'])} have no place in model2vec and are left out")
     normalize = bool(options.get("normalize"))
     content = {"model_type": TYPE, "architectures": ["StaticModel"], "hidden_dim": info.spec.hidden}
     content |= {"normalize": normalize, "max_length": task.get("length"), "embedding_dtype": "float32"}

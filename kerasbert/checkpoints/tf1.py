@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kerasbert import registry
+from kerasbert import progress, registry
 from kerasbert.checkpoints import config as configs
-from kerasbert.checkpoints import source
 from kerasbert.checkpoints.fit import NamedFormat
 from kerasbert.checkpoints.formats import ImportOptions, Opened
 from kerasbert.checkpoints.write import named, write_vocabulary
@@ -125,7 +124,7 @@ class TensorFlow1(NamedFormat):
         found = named(self.names, run, classes=False)
         if found.tokenizer is not None and found.tokenizer.template != BERT:
             template = " | ".join(found.tokenizer.template)
-            source.say(f"{run}: a tf1 checkpoint is a vocabulary alone: the template {template} is left out")
+            progress.say(f"{run}: a tf1 checkpoint is a vocabulary alone: the template {template} is left out")
         with files.new_directory(path, overwrite) as folder:
             write(folder, found.config, *found.whole())
             if found.tokenizer is not None:

@@ -3,10 +3,10 @@
 import codecs
 import gzip
 import os
-import sys
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from kerasbert import progress
 from kerasbert.checkpoints import vector_binary, vector_text
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.vector_binary import MAGIC, read_fasttext, read_word2vec, write_fasttext, write_word2vec
@@ -54,10 +54,8 @@ def read_vectors(path: str | os.PathLike, format: str | None = None) -> WordVect
             vectors = read_word2vec(path, file, skipped)
         else:
             vectors = read_text(path, file, format == "vec", skipped)
-    for line in skipped.lines(
-        len(vectors) + sum(count for reason, count in skipped.counts.items() if "skipped" in reason)
-    ):
-        print(line, file=sys.stderr, flush=True)
+    left_out = sum(count for reason, count in skipped.counts.items() if "skipped" in reason)
+    progress.say(*skipped.lines(len(vectors) + left_out))
     return vectors
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kerasbert import registry, text
+from kerasbert import progress, registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints import config as configs
-from kerasbert.checkpoints import generation_config, source, views
+from kerasbert.checkpoints import generation_config, views
 from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import ModelInfo, head_names, read_model_json, read_tensors
 from kerasbert.checkpoints.names import Dialect
@@ -112,7 +112,7 @@ def of_model(target: str, run: Path, info: ModelInfo, tensors: "Tensors", kind: 
     config = configs.to_config(info.spec, dialect, base)
     tokenizer = text.held_tokenizer(run)
     if tokenizer is not None and tokenizer.knowledge is not None:
-        source.say(f"{run}: the knowledge graph has no place in a {target} checkpoint, which is a BERT without it")
+        progress.say(f"{run}: the knowledge graph has no place in a {target} checkpoint, which is a BERT without it")
     order = _order(dialect, info, config, tokenizer) if kind is not None and tokenizer is not None else None
     if order is not None and tokenizer is not None:
         tokenizer = tokenizer.renumbered(order[: tokenizer.size].tolist())

@@ -13,15 +13,14 @@ from kerasbert.cli.given import check_read
 from kerasbert.cli.lines import arriving, standard_input
 from kerasbert.cli.options import label_names_of, label_names_option, numbered
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import (
-    Declare,
+from kerasbert.cli.parser import Declare, show
+from kerasbert.cli.shared_options import (
     answer_options,
     answer_options_of,
     base_option,
     encoding_option,
     ensemble_option,
     precision_option,
-    show,
     task_option,
 )
 from kerasbert.errors import InputError, TextError

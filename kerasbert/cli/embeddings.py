@@ -5,7 +5,8 @@ import argparse
 from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import Declare, encoding_option, out_options
+from kerasbert.cli.parser import Declare
+from kerasbert.cli.shared_options import encoding_option, out_options
 from kerasbert.errors import InputError
 from kerasbert.retrieval.limits import check as check_mined
 from kerasbert.storage import places

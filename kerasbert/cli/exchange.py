@@ -2,11 +2,12 @@
 
 import argparse
 
-from kerasbert import registry
+from kerasbert import progress, registry
 from kerasbert.cli.given import check_read
 from kerasbert.cli.options import label_names_of, label_names_option
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import Declare, answer_options, answer_options_of, base_option, out_options, precision_option
+from kerasbert.cli.parser import Declare
+from kerasbert.cli.shared_options import answer_options, answer_options_of, base_option, out_options, precision_option
 from kerasbert.errors import InputError
 from kerasbert.table import shipped
 
@@ -64,10 +65,9 @@ def _join(options: argparse.Namespace) -> None:
 def _came_in(out: str) -> None:
     """The place of an imported model, and on stderr what it is."""
     from kerasbert.checkpoints import summary
-    from kerasbert.storage import unused
 
     print(out)
-    unused.tell(summary.about(out)["told"])
+    progress.say(*summary.about(out)["told"])
 
 
 def _export_checkpoint(options: argparse.Namespace) -> None:
@@ -99,7 +99,6 @@ def _export(options: argparse.Namespace) -> None:
     from kerasbert.export.saved_model import export
     from kerasbert.tasks.load import load
     from kerasbert.tasks.predict import check_task
-    from kerasbert.training import model_files
 
     held = options.task or options.base or chosen or names
     model = load(options.model, task=options.task, base=options.base, labels=names) if held else options.model
@@ -108,7 +107,7 @@ def _export(options: argparse.Namespace) -> None:
         model.task = model.task.answering(chosen)
     how = {"length": options.length, "overwrite": options.overwrite, "precision": options.rounding}
     print(export(model, options.out, next_version=options.next, **how))
-    model_files.say(f"to load it: {NEEDS}. MODEL_CARD.md there has the lines")
+    progress.say(f"to load it: {NEEDS}. MODEL_CARD.md there has the lines")
 
 
 def _exported(options: argparse.Namespace) -> str:

@@ -7,7 +7,8 @@ from kerasbert.cli.changes import changes_of, objective_of
 from kerasbert.cli.given import check_read
 from kerasbert.cli.options import numbered
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import Declare, encoding_option, set_option, show
+from kerasbert.cli.parser import Declare, show
+from kerasbert.cli.shared_options import encoding_option, set_option
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
 

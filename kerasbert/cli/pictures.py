@@ -4,7 +4,8 @@ import argparse
 
 from kerasbert.cli.given import check_read
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import Declare, encoding_option, show
+from kerasbert.cli.parser import Declare, show
+from kerasbert.cli.shared_options import encoding_option
 
 
 def _look(options: argparse.Namespace) -> None:

@@ -14,7 +14,8 @@ from kerasbert.cli.given import check_read
 from kerasbert.cli.lines import given_texts
 from kerasbert.cli.options import Keywords, numbered
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import Declare, out_options, precision_option
+from kerasbert.cli.parser import Declare
+from kerasbert.cli.shared_options import out_options, precision_option
 from kerasbert.cli.similarity import columns_of, reading_options
 from kerasbert.data.sources import check_files
 from kerasbert.errors import InputError

@@ -4,7 +4,8 @@ import argparse
 import importlib.util
 from typing import TypeVar
 
-from kerasbert.cli.parser import Declare, encoding_option, show
+from kerasbert.cli.parser import Declare, show
+from kerasbert.cli.shared_options import encoding_option
 from kerasbert.errors import InputError
 
 Number = TypeVar("Number", bound=float)

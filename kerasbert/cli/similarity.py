@@ -8,7 +8,8 @@ from kerasbert.cli import tables
 from kerasbert.cli.answers import LANGUAGE
 from kerasbert.cli.given import check_read
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import Declare, encoding_option, show
+from kerasbert.cli.parser import Declare, show
+from kerasbert.cli.shared_options import encoding_option
 from kerasbert.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from kerasbert.cli.given import check_read
 from kerasbert.cli.options import add_options, given
-from kerasbert.cli.parser import Declare, encoding_option, out_options
+from kerasbert.cli.parser import Declare
+from kerasbert.cli.shared_options import encoding_option, out_options
 from kerasbert.data.config import RecordsConfig, VocabularyConfig
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import JsonMap

@@ -16,8 +16,8 @@ from kerasbert.cli.answers import early_task, opened
 from kerasbert.cli.changes import changes_of, objective_of
 from kerasbert.cli.given import check_read
 from kerasbert.cli.options import Keywords, add_options, flags, given, numbered
-from kerasbert.cli.parser import (
-    Declare,
+from kerasbert.cli.parser import Declare, show
+from kerasbert.cli.shared_options import (
     answer_options,
     answer_options_of,
     base_option,
@@ -25,7 +25,6 @@ from kerasbert.cli.parser import (
     ensemble_option,
     precision_option,
     set_option,
-    show,
     task_option,
 )
 from kerasbert.errors import InputError
@@ -33,6 +32,7 @@ from kerasbert.storage.json_view import JsonMap
 from kerasbert.training import interruption
 from kerasbert.training.config import FinetuneConfig, TasksConfig
 from kerasbert.training.pretrain_config import PretrainConfig
+from kerasbert.value_types import check_whole
 
 if TYPE_CHECKING:
     from kerasbert.tasks.tables import Data
@@ -209,8 +209,8 @@ def _grid(options: argparse.Namespace, data: "Data") -> None:
         if not equals or name in values:
             raise InputError(f"--grid {pair!r}, expected NAME=VALUE,VALUE, each name once: learning_rate=5e-5,3e-5")
         values[name] = [_value(each, known.get(name, (str,))) for each in said.split(",") if each]
-    if options.seeds is not None and options.seeds < 1:
-        raise InputError(f"seeds must be a whole number of at least 1. Received: {options.seeds}")
+    if options.seeds is not None:
+        check_whole("seeds", options.seeds)
     check_grid(values, given(options, FinetuneConfig))
     settings = _settings(options, data, values)
     settings |= {"grid": values, "seeds": 1 if options.seeds is None else options.seeds}

@@ -6,7 +6,8 @@ import sys
 from kerasbert.cli.answers import LANGUAGE
 from kerasbert.cli.lines import given_texts
 from kerasbert.cli.options import numbered
-from kerasbert.cli.parser import Declare, encoding_option, show
+from kerasbert.cli.parser import Declare, show
+from kerasbert.cli.shared_options import encoding_option
 from kerasbert.errors import InputError
 
 

@@ -5,7 +5,8 @@ import json
 
 from kerasbert.cli.given import check_read
 from kerasbert.cli.options import Keywords, numbered
-from kerasbert.cli.parser import Declare, encoding_option, out_options
+from kerasbert.cli.parser import Declare
+from kerasbert.cli.shared_options import encoding_option, out_options
 from kerasbert.errors import InputError
 
 FORMATS = ("vec", "bin", "glove", "fasttext")

@@ -13,10 +13,10 @@ import functools
 import itertools
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from kerasbert import progress
 from kerasbert.data.reading import chosen_encoding, line_lists, numbered_lines
 from kerasbert.errors import InputError
 from kerasbert.options import offered
@@ -35,7 +35,7 @@ Numbered = Iterator[tuple[int, list[str]]]
 @functools.cache
 def say(line: str) -> None:
     """A line for the user on stderr, once in a process: a file is read for its labels and for its rows."""
-    print(line, file=sys.stderr, flush=True)
+    progress.say(line)
 
 
 @dataclasses.dataclass(frozen=True)

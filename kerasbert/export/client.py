@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from kerasbert.errors import InputError, missing
 from kerasbert.export.client_rest import SCHEMES, Call, Rest, Result, Signature, Spec
 from kerasbert.export.status import Again, CallError
-from kerasbert.options import checked, fits
+from kerasbert.options import checked
+from kerasbert.value_types import fits
 
 if TYPE_CHECKING:
     from kerasbert.export.client_grpc import Grpc

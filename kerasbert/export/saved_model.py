@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
+from kerasbert import progress
 from kerasbert.answers.base import Outputs
-from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
 from kerasbert.export import beside, card_requests, graphs, model_card, rounded, signatures
 from kerasbert.export.server import folders
@@ -18,6 +18,7 @@ from kerasbert.storage import files
 from kerasbert.tasks import early_checks, predict
 from kerasbert.tasks.adapted_models import in_bfloat16, merged
 from kerasbert.tasks.base import kind_of
+from kerasbert.tasks.graph_values import run
 from kerasbert.tasks.prompts import tell_prompt
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _fill(folder: Path, model: "keras.Model", whole: "keras.Model", longest: int
     served = tf.saved_model.load(str(folder)).signatures
     remark = _compare(whole, served, longest, precision)
     if remark:
-        source.say(remark)
+        progress.say(remark)
     beside.write(folder, _warm_up(model, served))
     given = sorted(served["serving_default"].structured_outputs) if isinstance(model, graphs.OwnModel) else ()
     names = ", ".join(f"`{name}`" for name in given)
@@ -176,12 +177,14 @@ def _expected(
     model: "keras.Model", texts: Sequence[object], served: Mapping[str, tf.Tensor], longest: int
 ) -> tuple[str, Outputs]:
     """The output that is compared, and what it is to be of each text."""
+    if not isinstance(model, graphs.OwnModel) and getattr(model, "task", None) is None:
+        return "vector", predict.encode(model, texts, length=longest)
+    encoded = predict.encoded_for(model, texts, longest)
     if isinstance(model, graphs.OwnModel):
         name = next(name for name in served if name != "truncated")
-        return name, predict.forward(model, texts, "own", lambda model, inputs: model(inputs)[name], length=longest)
-    if getattr(model, "task", None) is None:
-        return "vector", predict.encode(model, texts, length=longest)
-    kind, encoded = kind_of(model).answers, predict.encoded_for(model, texts, longest)
+        function = predict.graph(model, "own", lambda model, inputs: model(inputs)[name], encoded.settings)
+        return name, run(function, encoded, predict.longest(model, longest))
+    kind = kind_of(model).answers
     return kind.output, [kind.probabilities(row) for row in predict.outputs_of(model, encoded, longest)]
 
 

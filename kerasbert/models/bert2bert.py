@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from keras import ops
 
+from kerasbert import progress
 from kerasbert import spec as specs
 from kerasbert.checkpoints.directory import built
 from kerasbert.checkpoints.halves import TwoBerts, dialect
 from kerasbert.checkpoints.plans import name_of
-from kerasbert.checkpoints.source import say
 from kerasbert.errors import InputError
 from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers.block import Block, stack
@@ -239,7 +239,7 @@ def made(
                 own[place].assign(value)
     found = (getattr(model, "heads", None) or {}).get("mlm", {}) if head is None else head
     if head is None and not found:
-        say("the model has no head mlm, which pretraining learns: a new one starts at random")
+        progress.say("the model has no head mlm, which pretraining learns: a new one starts at random")
     for name, value in found.items() if "decoder" in warm else ():
         own[f"output/{name}"].assign(value)
     encoder.tokenizer, encoder.labels = model.tokenizer, None

@@ -5,14 +5,15 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError
-from kerasbert.options import check_names, checked, fits
-from kerasbert.retrieval import exact, forms, graph, judging, lexical
+from kerasbert.options import check_names, checked
+from kerasbert.retrieval import exact as exhaustive
+from kerasbert.retrieval import forms, graph, judging, lexical
 from kerasbert.retrieval.building import build
 from kerasbert.retrieval.encoding import identity
 from kerasbert.retrieval.folder import VECTORS, about, check_files, damaged, is_written
@@ -25,6 +26,7 @@ from kerasbert.storage.overwritten import Mapped
 from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
 from kerasbert.tasks.similarity import Hit
+from kerasbert.value_types import check_whole
 
 if TYPE_CHECKING:
     import keras
@@ -33,11 +35,6 @@ if TYPE_CHECKING:
 
 
 HOW = ("vectors", "words", "both")
-
-
-def _check_count(name: str, value: object) -> None:
-    if not fits(value, int, python=True) or cast(int, value) < 1:
-        raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
 
 
 class Index:
@@ -125,8 +122,8 @@ class Index:
             a list of Hit (`index`, `text`, `score`, `id`); of a list of queries a list of such lists.
         """
         given = [queries] if isinstance(queries, str) else listed(queries, what="queries")
-        _check_count("top", top)
-        _check_count("candidates", candidates)
+        check_whole("top", top)
+        check_whole("candidates", candidates)
         for number, query in enumerate(given):
             if not isinstance(query, str):
                 raise InputError(f"query {number} is a {type(query).__name__}, expected str")
@@ -135,7 +132,7 @@ class Index:
         if not given:
             return []
         first = min(top if rerank is None else max(top, candidates), len(self))
-        hits = self._ranked(given, first, self._way(how), (prompt_name, exact))
+        hits = self._ranked(given, first, self._way(how), prompt_name, exact)
         if rerank is not None:
             judge = predict.as_model(rerank)
             predict.check_ours(judge)
@@ -156,7 +153,7 @@ class Index:
         Raises:
             InputError: no query, one without a relevant text, or an id that the index does not hold.
         """
-        _check_count("top", top)
+        check_whole("top", top)
         check_names("Index.evaluate", settings, {*inspect.signature(self.search).parameters} - {"queries"})
         if isinstance(relevant, str | os.PathLike):
             relevant = judging.read(relevant)
@@ -182,16 +179,17 @@ class Index:
             )
         return how
 
-    def _ranked(self, queries: Sequence[str], top: int, how: str, at: tuple[str | None, bool]) -> list[list[Hit]]:
+    def _ranked(
+        self, queries: Sequence[str], top: int, how: str, prompt_name: str | None, exact: bool
+    ) -> list[list[Hit]]:
         """The first hits of each query, before any other order."""
         self._check_mapped()
-        prompt_name, exact_search = at
         wanted = top if how != "both" else lexical.most(len(self), top)
         vectors = None if how == "words" else self.encode(queries, prompt_name)
         worded = [] if how == "vectors" else lexical.nearest(self._words, queries, wanted)
         if vectors is None:
             return [[self._hit(*each) for each in found] for found in worded]
-        near = self._nearest(vectors, wanted, exact_search)
+        near = self._nearest(vectors, wanted, exact)
         if how == "vectors":
             return [[self._hit(*each) for each in found] for found in near]
         rankings = ([[number for number, _ in found] for found in pair] for pair in zip(near, worded))
@@ -204,7 +202,7 @@ class Index:
         Raises:
             InputError: other vectors, or a number in them that is not finite.
         """
-        _check_count("top", top)
+        check_whole("top", top)
         self._check_mapped()
         try:
             vectors = np.asarray(vectors, "float32")
@@ -214,15 +212,15 @@ class Index:
             raise InputError(f"expected finite vectors of the shape (n, {self.width}). Received: {vectors.shape}")
         return [[self._hit(*each) for each in found] for found in self._nearest(vectors, top, True)]
 
-    def _nearest(self, vectors: np.ndarray, top: int, exact_search: bool) -> list[list[tuple[int, float]]]:
+    def _nearest(self, vectors: np.ndarray, top: int, exact: bool) -> list[list[tuple[int, float]]]:
         """Number and cosine of the nearest texts of each vector, best first."""
         top = min(top, len(self))
-        if self._graph is not None and not exact_search:
+        if self._graph is not None and not exact:
             scores, numbers = graph.nearest(self._graph, vectors, top)
         else:
             try:
-                scores, numbers = exact.nearest(self.vectors, self.dtype, vectors, top)
-            except exact.NotFinite as error:
+                scores, numbers = exhaustive.nearest(self.vectors, self.dtype, vectors, top)
+            except exhaustive.NotFinite as error:
                 raise damaged(self.path, f"{VECTORS}: {error}") from error
         # a graph says -1 where it reaches no other text
         return [[each for each in zip(*row) if each[0] >= 0] for row in zip(numbers.tolist(), scores.tolist())]

@@ -3,6 +3,7 @@
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.value_types import check_whole
 
 MOST = 1000  # negatives of a row
 
@@ -14,8 +15,8 @@ def check(negatives: Any, range_min: Any, range_max: Any, margin: Any, max_score
         InputError: of one line.
     """
     for name, value, least in (("negatives", negatives, 1), ("range_min", range_min, 0), ("range_max", range_max, 1)):
-        if not (type(value) is int and value >= least) and not (name == "range_max" and value is None):
-            raise InputError(f"{name} must be a whole number of at least {least}. Received: {value!r}")
+        if value is not None or name != "range_max":
+            check_whole(name, value, least)
     if negatives > MOST:
         raise InputError(f"negatives must be at most {MOST:,}, of one row. Received: {negatives}")
     if range_max is not None and range_max - range_min < negatives:

@@ -7,10 +7,10 @@ there is one line, `not used: prompts (config_sentence_transformers.json)`. Outs
 import contextlib
 import contextvars
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from kerasbert import progress
 from kerasbert.within import within
 
 MOST = 20  # names told of one file
@@ -33,12 +33,6 @@ def leave(file: str | os.PathLike, names: Iterable[str]) -> None:
     known += [name for name in names if name not in known]
 
 
-def tell(lines: Iterable[str]) -> None:
-    """Say on stderr at once what a user should know of files that were read, a line each."""
-    for said in lines:
-        print(said, file=sys.stderr, flush=True)
-
-
 @contextlib.contextmanager
 def told() -> Iterator[None]:
     """Tell all that was left within, in one line at the end; within another `told` that one tells it."""
@@ -49,7 +43,7 @@ def told() -> Iterator[None]:
         yield
     said = line(gathered or {})
     if said:
-        print(said, file=sys.stderr, flush=True)
+        progress.say(said)
 
 
 def line(gathered: dict[str, list[str]]) -> str | None:

@@ -48,6 +48,12 @@ def merged(model: "keras.Model") -> "keras.Model":
 
     Args:
         model: an encoder or a task's model; one without LoRA comes back as it is.
+
+    Returns:
+        another model, with the same task, labels, tokenizer and heads.
+
+    Raises:
+        InputError: a path in the place of a model.
     """
     if isinstance(model, str | os.PathLike):
         raise InputError(f"model is the path {model}, expected a loaded model: kb.load(DIRECTORY)")

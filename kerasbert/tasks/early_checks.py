@@ -22,10 +22,12 @@ from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.entailment import columns
 from kerasbert.tasks.task import by_number, read_rows, split_files, table, task_with
 from kerasbert.text.files import held_tokenizer
+from kerasbert.value_types import check_whole
 
 POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "pooled")  # of `predict.encode`
 PRECISIONS = ("float32", "bfloat16")  # of a model that answers, and of an exported SavedModel
 LARGEST = 16 * 2**20  # bytes of a file that is read here, and once more by `evaluate`
+NO_HEAD = "{} has no head {}, which {} needs: expected a run of pretraining, or an import, with one"
 NO_TASK = "the model has no task, expected a fine-tuned one: kerasbert finetune makes it"
 
 
@@ -63,7 +65,7 @@ def check_numbers(length: int | None, batch: int = 1) -> None:
     """Refuse numbers that no model takes."""
     if length is not None and length < 3:
         raise InputError(f"length must be at least 3. Received: {length}")
-    check_batch(batch)
+    check_whole("batch", batch)
 
 
 def check_length(model: str | os.PathLike, length: int | None) -> None:
@@ -177,9 +179,7 @@ def check_head(model: str | os.PathLike, task: str) -> None:
     if source.check(model) != "model" or "prefix" in known.how.options or not weights.is_file():
         return
     if known.how.head not in head_names(Safetensors(weights)):
-        raise InputError(
-            f"{model} has no head {known.how.head}, which {task} needs: expected a run of pretraining, or an import, with one"
-        )
+        raise InputError(NO_HEAD.format(model, known.how.head, task))
 
 
 def check_fill_mask(model: str | os.PathLike, texts: Sequence[str]) -> None:
@@ -197,19 +197,22 @@ def check_fill_mask(model: str | os.PathLike, texts: Sequence[str]) -> None:
 
 def check_zero_shot(model: str | os.PathLike, entailment: str | None) -> None:
     """Refuse a model directory that tells no entailment."""
-    if source.check(model) != "model":
-        return
-    labels, task = read_json(Path(model) / "model.json").get("labels"), some_task(model)
-    if task is not None or spec_of(model) is not None:
-        columns(task, labels if isinstance(labels, list) else [], entailment)
+    if (known := _task_and_labels(model)) is not None:
+        columns(*known, entailment)
 
 
 def check_judge(model: str | os.PathLike, what: str) -> None:
     """Refuse a model directory that gives pairs of texts no single score; `what` the model is given as."""
-    if source.check(model) == "model":
-        labels, task = read_json(Path(model) / "model.json").get("labels"), some_task(model)
-        if task is not None or spec_of(model) is not None:
-            judging(task, len(labels) if isinstance(labels, list) else 0, what)
+    if (known := _task_and_labels(model)) is not None:
+        judging(known[0], len(known[1]), what)
+
+
+def _task_and_labels(model: str | os.PathLike) -> tuple[Task | None, list[str]] | None:
+    """The task of a model directory, None of an encoder, and its labels; None where only loading tells."""
+    if source.check(model) != "model":
+        return None
+    labels, task = read_json(Path(model) / "model.json").get("labels"), some_task(model)
+    return None if task is None and spec_of(model) is None else (task, labels if isinstance(labels, list) else [])
 
 
 def judging(task: Task | None, labels: int, what: str) -> None:
@@ -249,12 +252,6 @@ def check_call(model: str | os.PathLike, language: str | None, prompt_name: str 
     task_of(model, {"prompt_name": prompt_name})
 
 
-def check_batch(batch: object) -> None:
-    """Refuse what is no number of texts."""
-    if type(batch) is not int or batch < 1:
-        raise InputError(f"batch must be a whole number of at least 1. Received: {batch!r}")
-
-
 def check_pooling(pooling: str | None) -> None:
     """Refuse an unknown pooling, or one of "mean+max" that is none; None is the model's own."""
     names = [] if pooling is None else str(pooling).split("+")
@@ -266,7 +263,7 @@ def check_pooling(pooling: str | None) -> None:
             raise InputError(f"no pooling {pooling!r}.{meant} Expected {known}")
 
 
-def check_dims(dims: object, model: str | os.PathLike | None = None, pooling: str | None = None) -> None:
+def check_dims(dims: int | None, model: str | os.PathLike | None = None, pooling: str | None = None) -> None:
     """Refuse what is no number of dimensions, or more than a vector of a model directory has; None is all of them.
 
     Args:
@@ -274,8 +271,7 @@ def check_dims(dims: object, model: str | os.PathLike | None = None, pooling: st
     """
     if dims is None:
         return
-    if type(dims) is not int or dims < 1:
-        raise InputError(f"dims must be a whole number of at least 1. Received: {dims!r}")
+    check_whole("dims", dims)
     hidden = None if model is None else hidden_of(model)
     if model is None or hidden is None:
         return

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kerasbert import registry
+from kerasbert import progress, registry
 from kerasbert.answers.base import TextOrParts
 from kerasbert.answers.generation import NUMBER, PLACE, WRITTEN, GenerationKind, text_of
 from kerasbert.answers.generation import Generation as Written
 from kerasbert.blanks import RE2, blank
-from kerasbert.checkpoints import generation_config, source
+from kerasbert.checkpoints import generation_config
 from kerasbert.errors import InputError
 from kerasbert.family import Family
 from kerasbert.inputs import NAMES, Input, Row, Tensor, target_places
@@ -70,7 +70,7 @@ class Generation(TaskKind):
 
     def imported(self, task: Task, generation: JsonMap | None) -> Task:
         if left := (generation or {}).get("unused"):
-            source.say(f"the checkpoint's settings of writing that are not computed here: {', '.join(left)}")
+            progress.say(f"the checkpoint's settings of writing that are not computed here: {', '.join(left)}")
         return task.optioned(generation_config.options_for(generation, task.name))
 
     def started(self, task: Task, held: JsonMap) -> Task:
@@ -81,7 +81,7 @@ class Generation(TaskKind):
             del found["min_new_tokens"]  # of longer texts than those that are learnt
         if found:
             said = ", ".join(f"{name}={value}" for name, value in found.items())
-            source.say(f"writes as the imported checkpoint says: {said} (others: --set task.NAME=VALUE)")
+            progress.say(f"writes as the imported checkpoint says: {said} (others: --set task.NAME=VALUE)")
         return task.optioned(found)
 
     def goes_on(self, held: JsonMap) -> Collection[str]:

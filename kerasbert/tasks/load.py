@@ -39,6 +39,12 @@ def build(name: str, **changes: object) -> "SpecModel":
     Args:
         name: str, `family/size`.
         changes: Spec fields at their dotted paths, `**{"embeddings.vocabulary": 1000}`.
+
+    Returns:
+        the built encoder, without a tokenizer.
+
+    Raises:
+        InputError: no such model or field (the nearest is named), or a value that the Spec cannot have.
     """
     family, spec = registry.find(name)
     return built(family, specs.derive(spec, changes), name)
@@ -210,10 +216,7 @@ def with_heads(encoder: Encoder, directory: str | os.PathLike, task: str) -> Tas
         encoder, prefix = encoder.token_model(tensors) or (encoder, prefix)
     model, found = _headed(path, encoder, declared), tensors.names()
     if not all(any(name.startswith(f"{prefix}{head}/") for name in found) for head in model.heads):
-        wanted = ", ".join(model.heads)
-        raise InputError(
-            f"{directory} has no head {wanted}, which {task} needs: expected a run of pretraining, or an import, with one"
-        )
+        raise InputError(early_checks.NO_HEAD.format(directory, ", ".join(model.heads), task))
     _take(model, path, prefix)
     return model
 

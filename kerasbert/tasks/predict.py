@@ -30,6 +30,7 @@ from kerasbert.tasks.graph_values import BATCH, run
 from kerasbert.tasks.load import load
 from kerasbert.tasks.own_model import answering
 from kerasbert.tasks.prompts import prefixed, vector_kind
+from kerasbert.value_types import check_whole
 
 UNBOUNDED = 512  # tokens of a text where neither the family nor the task knows a bound
 
@@ -180,20 +181,6 @@ def _called(read: Callable, owner: Callable, inputs: Mapping[str, Tensor]) -> Te
         return read(owner(), inputs)
 
 
-def forward(
-    model: keras.Model,
-    texts: Texts,
-    name: str,
-    read: Callable,
-    length: int | None = None,
-    settings: Mapping[str, object] | None = None,
-    kind: TaskKind | None = None,
-) -> np.ndarray:
-    """`read(model, inputs)` for every text, in the order of the texts: float32 [n, ...]; `name` tells reads apart."""
-    encoded = encoded_for(model, texts, length, settings, kind)
-    return run(graph(model, name, read, encoded.settings), encoded, longest(model, length))
-
-
 def task_logits(model: keras.Model, batch: dict[str, Tensor]) -> Tensor:
     """What the head says of a batch: logits, or standardised numbers [B, 1]."""
     return model.logits(model.network(batch, queries=model.queries(batch)), batch)
@@ -244,7 +231,7 @@ def predict(
     language: str | None = None,
     options: Mapping[str, object] | None = None,
 ) -> list[Any]:
-    """One answer per text (or pair): a Classification with `.label`, `.score`, `.scores`, or a Regression; `.truncated`.
+    """Answers of a fine-tuned model.
 
     Args:
         model: a run's directory or a loaded model; a list of them answers as one (`Ensemble`). Or a `.keras` file, or a
@@ -255,6 +242,14 @@ def predict(
         batch: int, texts at once.
         language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
         options: of the task's kind, over those of its training, such as {"beams": 4} of a generation.
+
+    Returns:
+        an answer for each text (or pair), in their order: a Classification with `.label`, `.score`, `.scores`, a Regression
+        with `.value`, or another of `kerasbert.answers`; `.truncated` says whether its text lost tokens.
+
+    Raises:
+        InputError: no model there or one without a task, what is no text of the task (with its number), a length that the
+            model does not read, an option that the kind does not take.
     """
     return answered(together(model), texts, length, batch, {"language": language}, options)[0]
 
@@ -269,7 +264,7 @@ def answered(
 ) -> tuple[list[Any], Encoded]:
     """One answer per text of a loaded model, and the encoded texts, which tell what was truncated."""
     check_task(model)
-    early_checks.check_batch(batch)
+    check_whole("batch", batch)
     most = longest(model, length)
     texts, how = check_texts(model, texts), model.task.answering(options or {}).how
     encoded, kind = encoded_for(model, texts, length, settings, how), how.answers
@@ -311,20 +306,26 @@ def encode(
     prompt_name: str | None = None,
     prompt: str | None = None,
 ) -> np.ndarray:
-    """Vectors of texts: float32 [n, H].
+    """Vectors of texts.
 
     Args:
         model: a directory or a loaded model; a task's model lends its encoder.
+        texts: list of str, or whatever `predict` takes of a model of single texts. One str is a list of one.
         pooling: "mean" over the real tokens (specials included, as sentence-transformers has it), "first" for [CLS], "last" for
             the last real token (of what reads from left to right), "max", "mean_sqrt_len" or "weighted_mean" of the real
             tokens, some of these with + between them, or "pooled" for the pooler's output. None: the vector that the model was
             trained to give of a text (one whose task is vectors, such as an import from sentence-transformers, with its
             pooling, layers and norm; Skip-Thought, Quick-Thoughts), else "mean"; as in `kb.export`.
         dims: int, how many of the first numbers of a vector are kept (sentence-transformers' truncate_dim); all by default.
+        length: int, tokens a text may have; that of the task's training by default, else the model's positions.
         language: str, of the texts, for a model that reads it (XLM).
         prompt_name: str, of the prompt that is put before each text, of those that an import from sentence-transformers
             brings; "" for none. By default the one that its files name.
         prompt: str, a text that is put before each text, of any model.
+
+    Returns:
+        float32 [n, H], a row for each text in their order; [n, dims] where that is given, and with several poolings their
+        vectors side by side.
 
     Raises:
         InputError: no such pooling or prompt, or dims above the numbers of a vector.

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kerasbert import progress
 from kerasbert.answers.vector import DOCUMENT, QUERY, prompt_tokens
-from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.base import Task, TaskKind, find, kind_of
@@ -72,7 +72,7 @@ def tell_prompt(model: "keras.Model", prompt_name: str | None = None, task: Task
         return
     kind = kind if task is None else task.how
     if prompt := getattr(kind.answers, "prompt", ""):
-        source.say(
+        progress.say(
             f"each text gets the prompt {prompt!r} ({kind.options['prompt_name']!r}; others: --prompt-name of encode,"
             " --set task.prompt_name=NAME)"
         )

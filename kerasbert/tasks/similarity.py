@@ -14,6 +14,7 @@ from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
 from kerasbert.tasks.prompts import prompt_names
+from kerasbert.value_types import check_whole
 
 if TYPE_CHECKING:
     import os
@@ -100,6 +101,9 @@ def search(
         texts: list of str; where the model has a prompt "document" or "passage" it is put before them.
         query: str. top: int, how many at most.
         prompt_name: str, of the prompt before the query; by default the model's "query" where it has one.
+
+    Raises:
+        InputError: what is no text, a query that holds nothing to read, no such prompt.
     """
     settings = {"length": length, "language": language, "prompt_name": prompt_name}
     return searched(model, texts, [query], top=top, **settings)[0]
@@ -115,8 +119,7 @@ def searched(
     **settings: Any,
 ) -> list[list[Hit]]:
     """`search` of several queries; the texts are read once."""
-    if type(top) is not int or top < 1:
-        raise InputError(f"top must be a whole number of at least 1. Received: {top!r}")
+    check_whole("top", top)
     texts, queries = _texts(texts, "texts"), _texts(queries, "queries")
     for number, query in enumerate(queries):
         if blank(query):

@@ -1,11 +1,11 @@
 """Texts that hold the spelling of a special token such as [SEP], which is read as other text: told once."""
 
 import itertools
-import sys
 import weakref
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from kerasbert import progress
 from kerasbert.answers.base import Kind, Parts
 from kerasbert.answers.tokens import POSITIONS
 from kerasbert.text import Tokenizer
@@ -29,11 +29,9 @@ def tell(tokenizer: Tokenizer, parts: Sequence[Parts], kind: Kind) -> None:
     if found:
         _TOLD.add(tokenizer)
         several = f"{len(found)} of {len(parts)} texts hold" if len(parts) > 1 else "the text holds"
-        print(
+        progress.say(
             f"{several} {found[0]}, which is read as other text, not as the special token: a pair goes in as two texts; "
-            "kerasbert import --special-tokens-in-texts makes a model that finds it, as transformers does",
-            file=sys.stderr,
-            flush=True,
+            "kerasbert import --special-tokens-in-texts makes a model that finds it, as transformers does"
         )
 
 

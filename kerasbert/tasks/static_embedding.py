@@ -57,6 +57,7 @@ def static_embedding(
         model: directory or loaded model; a task's model lends its encoder. out: model directory to write.
         dims: int, numbers of a vector; 0: those of the encoder as they are, without principal components.
         sif: float between 0 and 1; 0: every piece weighs the same.
+        overwrite: bool, whether an existing `out` is replaced.
 
     Returns:
         lines of what came of it.

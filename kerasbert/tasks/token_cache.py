@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import struct
-import sys
 import time
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 import kerasbert
-from kerasbert import registry
+from kerasbert import progress, registry
 from kerasbert.errors import InputError
 from kerasbert.storage import files
 from kerasbert.text.base import Tokenizer, Tokens
@@ -67,7 +66,7 @@ class TokenCache:
             try:
                 return _over(tokenizer, _Replay(recording, tokenizer), make)
             except Stale:
-                self._say(f"{path} is of other texts: they are tokenized again")
+                progress.say(f"{path} is of other texts: they are tokenized again", quiet=self.quiet)
         recorder, begun = _Recorder(tokenizer), time.monotonic()
         result = _over(tokenizer, recorder, make)
         if time.monotonic() - begun >= self.least:
@@ -79,12 +78,16 @@ class TokenCache:
         waiting, self._waiting = self._waiting, []
         for path, recording in waiting:
             if len(content := recording.to_bytes()) > MOST:
-                self._say(f"the tokens are not kept: {len(content)} bytes, expected at most {MOST}")
+                progress.say(
+                    f"the tokens are not kept: {len(content)} bytes, expected at most {MOST}", quiet=self.quiet
+                )
                 continue
             try:
                 files.write_atomic(path, content)
             except InputError as error:
-                self._say(f"the tokens are not kept, another start tokenizes the texts again: {error}")
+                progress.say(
+                    f"the tokens are not kept, another start tokenizes the texts again: {error}", quiet=self.quiet
+                )
 
     def _read(self, path: Path, tokenizer: Tokenizer) -> "Recording | None":
         try:
@@ -93,12 +96,8 @@ class TokenCache:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            self._say(f"{path} is not used, the texts are tokenized again: {error}")
+            progress.say(f"{path} is not used, the texts are tokenized again: {error}", quiet=self.quiet)
             return None
-
-    def _say(self, line: str) -> None:
-        if not self.quiet:
-            print(line, file=sys.stderr, flush=True)
 
 
 class Recording(NamedTuple):

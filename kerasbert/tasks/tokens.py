@@ -19,6 +19,7 @@ from kerasbert.tasks.classification import log_odds
 from kerasbert.tasks.given import check_texts
 from kerasbert.text import Tokenizer
 from kerasbert.text.template import room
+from kerasbert.value_types import check_whole
 
 if TYPE_CHECKING:
     import keras
@@ -195,8 +196,7 @@ def fill_mask(
     Raises:
         InputError: a text without a mask, or a model without a masked-LM head.
     """
-    if type(top) is not int or top < 1:
-        raise InputError(f"top must be a whole number of at least 1. Received: {top!r}")
+    check_whole("top", top)
     model = loading.load(model, task=TASK) if isinstance(model, str | os.PathLike) else model
     task = getattr(model, "task", None)
     if task is None or not isinstance(task.how, Tokens):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kerasbert import progress
+from kerasbert.checkpoints.run_checkpoints import FOLDER
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.inputs import Tensor
 from kerasbert.layers.heads import HeadedModel
@@ -18,15 +19,63 @@ from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Rows, Task
 from kerasbert.training import judgement
 from kerasbert.training.constraints import Constraint
-from kerasbert.training.runs import Run, say
+from kerasbert.training.runs import Run
 from kerasbert.training.trainer import assign
 
 MOST = 50  # labels, of which every checkpoint holds a confusion table
 PREFIX = "constraint/"  # of the tensors that a constraint keeps with the best weights
 
 
-class BestWeights:
-    """Metrics on the dev rows after an epoch; keeps the best weights and decides when to stop.
+class Best:
+    """Keeps the best weights so far beside a run's checkpoints, and decides when to stop.
+
+    Called with the number of updates made, it gives metrics of the weights to log, and whether to stop.
+
+    Args:
+        model: the model that is trained.
+        run: Run, whose weights are kept.
+        patience: int, evaluations without better weights before it stops; None for no stop.
+        constraint: whose tensors are kept with the weights.
+    Attributes:
+        state: json, which the run's checkpoints hold: the best metric, its step, what was chosen by it, and how many evaluations
+            were worse since.
+    """
+
+    def __init__(
+        self, model: HeadedModel, run: Run, patience: int | None = None, constraint: Constraint | None = None
+    ) -> None:
+        self.model, self.run, self.patience, self.constraint = model, run, patience, constraint
+        self.state: Json = {"best": None, "step": 0, "worse": 0}
+
+    def __call__(self, step: int) -> tuple[dict[str, float], bool]:
+        raise NotImplementedError
+
+    @property
+    def best(self) -> Path:
+        """The file of the best weights."""
+        return Path(self.run.directory) / FOLDER / "best.safetensors"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether there were as many evaluations without better weights as patience allows."""
+        return self.patience is not None and self.state["worse"] >= self.patience
+
+    def keep(self, state: Json) -> None:
+        """These weights are the best so far."""
+        self.state = state | {"worse": 0}
+        weights = values(self.model)
+        if self.constraint is not None:
+            weights |= {PREFIX + name: value for name, value in self.constraint.tensors().items()}
+        with files.new_file(self.best) as part:
+            write_safetensors(part, {name: value.shape for name, value in weights.items()}, weights.__getitem__)
+
+    def take(self, directory: Path) -> None:
+        """Give the model its best weights; what is told of them goes into the run's directory."""
+        assign(Safetensors(self.best), names(self.model))
+
+
+class BestWeights(Best):
+    """Metrics on the dev rows of a task after an epoch; the best weights are those of its own metric.
 
     Args:
         model: the model that is trained.
@@ -40,6 +89,8 @@ class BestWeights:
         constraint: says which weights count; its tensors are kept with them.
     """
 
+    model: TaskModel
+
     def __init__(
         self,
         model: TaskModel,
@@ -51,16 +102,9 @@ class BestWeights:
         patience: int | None = None,
         constraint: Constraint | None = None,
     ) -> None:
-        self.model, self.task, self.rows, self.longest = model, task, rows, longest
-        self.encoded, self.patience, self.constraint = encoded, patience, constraint
-        self.run = run
-        self.state: Json = {"best": None, "step": 0, "worse": 0}
+        super().__init__(model, run, patience, constraint)
+        self.task, self.encoded, self.rows, self.longest = task, encoded, rows, longest
         self.outputs: Tensor | None = None  # of the best weights, where this process found them
-
-    @property
-    def best(self) -> Path:
-        """The file of the best weights."""
-        return Path(self.run.directory) / "checkpoints" / "best.safetensors"
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
         outputs, metrics = self.measured()
@@ -80,11 +124,6 @@ class BestWeights:
         if value == best:
             return metrics.get("loss", math.inf) < (self.state.get("loss") or -math.inf)
         return self.task.how.better(self.task.metric, value, best)
-
-    @property
-    def stopped(self) -> bool:
-        """Whether there were as many evaluations without better weights as patience allows."""
-        return self.patience is not None and self.state["worse"] >= self.patience
 
     def measured(self) -> tuple[Tensor, dict[str, float]]:
         """The outputs of the dev rows, and their metrics."""
@@ -115,22 +154,13 @@ class BestWeights:
         few = len(details.get("labels", ())) <= MOST
         return {"metrics": metrics or task.measured(*known), **(details if few else {}), **self.model.told()}
 
-    def keep(self, state: Json) -> None:
-        """These weights are the best so far."""
-        self.state = state | {"worse": 0}
-        weights = values(self.model)
-        if self.constraint is not None:
-            weights |= {PREFIX + name: value for name, value in self.constraint.tensors().items()}
-        with files.new_file(self.best) as part:
-            write_safetensors(part, {name: value.shape for name, value in weights.items()}, weights.__getitem__)
-
     def told(self) -> Json:
         """What `dev.json` holds of the best weights, which the model has: their metrics, and what a report shows of them."""
         outputs = predict.outputs_of(self.model, self.encoded, self.longest) if self.outputs is None else self.outputs
         task = self._settled().optioned(self.state["options"])
         found, why = judgement.safely(task, outputs, self.rows.targets, self.encoded, self.longest)
         if why:
-            say(why)
+            progress.say(why)
         dev = self.state["dev"] | found
         little = judgement.too_little(task, dev, self.run.description["settings"])
         others = [line for line in self.state["remarks"] if not little or line != dev.get("collapsed")]
@@ -147,8 +177,9 @@ class BestWeights:
             self.constraint.finish(directory, {name.removeprefix(PREFIX): best.read(name) for name in kept})
 
 
-class BestOfTasks(BestWeights):
-    """The same for several tasks: the weights with the largest mean of the tasks' own metrics, an error counted negative.
+class BestOfTasks(Best):
+    """Metrics on the dev rows of several tasks after an epoch; the best weights are those of the largest mean of the tasks' own
+    metrics, an error counted negative.
 
     Args:
         model: the model that is trained.
@@ -159,9 +190,8 @@ class BestOfTasks(BestWeights):
     def __init__(
         self, model: HeadedModel, tasks: Mapping[str, BestWeights], run: Run, patience: int | None = None
     ) -> None:
-        self.model, self.tasks, self.patience, self.constraint = model, dict(tasks), patience, None
-        self.run = run
-        self.state: Json = {"best": None, "step": 0, "worse": 0}
+        super().__init__(model, run, patience)
+        self.tasks = dict(tasks)
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
         measured = {name: each.measured() for name, each in self.tasks.items()}
@@ -178,10 +208,6 @@ class BestOfTasks(BestWeights):
     def _value(self, name: str, metrics: Mapping[str, float]) -> float:
         task = self.tasks[name].task
         return metrics[task.metric] * (-1 if task.how.better(task.metric, 0.0, 1.0) else 1)
-
-    def take(self, directory: Path) -> None:
-        """Give the model its best weights."""
-        assign(Safetensors(self.best), names(self.model))
 
     def of(self, task: str) -> BestWeights:
         """The evaluation of one task, with what was chosen for it by the best weights."""

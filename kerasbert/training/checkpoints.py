@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kerasbert.checkpoints.run_checkpoints import FOLDER, MANIFEST, STEP, numbers
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.storage import files, folders, scratch
@@ -23,7 +24,6 @@ from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.storage.remote import is_remote
 
 Tensors = Mapping[str, np.ndarray]
-MANIFEST = "manifest.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Checkpoints:
 
     def move(self, directory: str | os.PathLike) -> None:
         """The run's directory is now there; nothing is being written."""
-        self.folder, self.remote = folders.join(directory, "checkpoints"), is_remote(directory)
+        self.folder, self.remote = folders.join(directory, FOLDER), is_remote(directory)
 
     def begin(self, step: int, groups: Mapping[str, Tensors], state: Mapping[str, object]) -> None:
         """Write a checkpoint in the background; one that is being written is waited for.
@@ -156,10 +156,8 @@ class Checkpoints:
             files.sweep(self.folder)
         for name in folders.names(self.folder):
             path = folders.join(self.folder, name)
-            hidden = name.startswith(".step_")
-            if hidden or (
-                self.remote and name.startswith("step_") and not folders.exists(folders.join(path, MANIFEST))
-            ):
+            hidden = name.startswith(f".{STEP}")
+            if hidden or (self.remote and name.startswith(STEP) and not folders.exists(folders.join(path, MANIFEST))):
                 self._remove(path)
 
     def _remove(self, path: str) -> None:
@@ -174,11 +172,11 @@ class Checkpoints:
         shutil.rmtree(hidden, ignore_errors=True)
 
     def _path(self, step: int) -> str:
-        return folders.join(self.folder, f"step_{step}")
+        return folders.join(self.folder, f"{STEP}{step}")
 
     def _steps(self) -> list[int]:
-        found = [name.removeprefix("step_") for name in folders.names(self.folder) if name.startswith("step_")]
-        steps = sorted((int(step) for step in found if step.isdecimal()), reverse=True)
+        """Those of complete checkpoints, the newest first; locally each folder is one."""
+        steps = numbers(folders.names(self.folder))[::-1]
         if self.remote:
             return [step for step in steps if folders.exists(folders.join(self._path(step), MANIFEST))]
         return steps

@@ -122,7 +122,7 @@ def _check_spec(model: str | os.PathLike, changes: JsonMap) -> None:
         raise InputError(f"{model} is adapted already: leave {', '.join(added)} out to train that further")
 
 
-def check_places(config: RunConfig) -> None:
+def check_devices_and_batch(config: RunConfig) -> None:
     """Refuse GPUs that there are not, and a batch that the devices cannot share."""
     check_devices(config.strategy)
     count = 1 if config.strategy in ("auto", "multiworker") else parse(config.strategy).count or 1
@@ -164,7 +164,7 @@ def check_options(
     """The task; what a fine-tuning will refuse of it, of its options and of its model is refused."""
     found, changes = declared(task, config)
     check_strategy("finetune", config.strategy)
-    check_places(config)
+    check_devices_and_batch(config)
     check_changes(changes)
     if config.graph is not None:
         if isinstance(config.graph, str | os.PathLike):
@@ -270,7 +270,7 @@ def check_pretrain(
     config = PretrainConfig(**fields)
     check_strategy(None, config.strategy)
     if not config.phases:
-        check_places(config)
+        check_devices_and_batch(config)
     if config.warmup is not None and config.steps is not None and config.warmup > config.steps:
         raise InputError(
             f"warmup {config.warmup} is more than the {config.steps} steps: lower --warmup or raise --steps"

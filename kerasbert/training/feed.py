@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from kerasbert import progress
 from kerasbert.data.records import Records
 from kerasbert.inputs import Tensor
 from kerasbert.objectives.base import Objective
-from kerasbert.training import model_files
 from kerasbert.training.phases import Phase, phase_at, stream_step
 
 Prepare = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]  # rows of records -> a batch
@@ -175,5 +175,5 @@ def verify(records: Iterable[Records], quiet: bool = False) -> None:
     """
     for held in {held.directory: held for held in records}.values():
         if held.bytes > 2e9:
-            model_files.say(f"checking {held.bytes / 1e9:.1f} GB of records in {held.directory}", quiet)
+            progress.say(f"checking {held.bytes / 1e9:.1f} GB of records in {held.directory}", quiet=quiet)
         held.verify()

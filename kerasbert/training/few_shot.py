@@ -100,14 +100,14 @@ def few_shot(
         return load(config.out)
     pairs = contrasted(rows, config.seed)
     told = "" if "dev" in sources else "; no dev rows: the metrics are of the training rows"
-    model_files.say(f"few shot: {len(rows.texts)} rows make {len(pairs)} pairs{told}", config.quiet)
+    progress.say(f"few shot: {len(rows.texts)} rows make {len(pairs)} pairs{told}", quiet=config.quiet)
     options = {"loss": "cosine"}
     vectors = Task("few_shot", "vector", "text", "other", "score", metric="spearman", options=options)
     body = _with_vectors(model, vectors, pairs, config)
     pooling = body.task.options.get("pooling", "mean")
     if body.task.options.get("dense"):
-        model_files.say(
-            "few shot: the head reads the pooled vector, without the layers behind it (Dense)", config.quiet
+        progress.say(
+            "few shot: the head reads the pooled vector, without the layers behind it (Dense)", quiet=config.quiet
         )
     found = dataclasses.replace(found.optioned({"pooling": pooling}), hidden_layer=False)
     sources = {"train": sources["train"], "dev": sources.get("dev", sources["train"])}

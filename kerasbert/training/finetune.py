@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from kerasbert import checkpoints, registry, report
+from kerasbert import checkpoints, progress, registry, report
 from kerasbert import spec as specs
 from kerasbert.checkpoints import adapters, source
 from kerasbert.checkpoints.adapters import merged_directory
@@ -32,7 +32,7 @@ from kerasbert.tasks.tables import Data
 from kerasbert.tasks.task import Task
 from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.text import knowledge
-from kerasbert.training import callbacks, freezing, initial_encoder, model_files, perturbed
+from kerasbert.training import callbacks, freezing, initial_encoder, perturbed
 from kerasbert.training.best_weights import BestWeights
 from kerasbert.training.config import FinetuneConfig, LabelledConfig, check_rows
 from kerasbert.training.constraints import Constraint
@@ -325,14 +325,16 @@ class FineTuning(Job):
 
     def trained(self, evaluation: BestWeights) -> None:
         for line in evaluation.state.get("remarks", ()):
-            model_files.say(f"{self.judged}, best weights: {line}", self.config.quiet)
+            progress.say(f"{self.judged}, best weights: {line}", quiet=self.config.quiet)
         options = evaluation.state.get("options", {})
         self.task = self.task.optioned(options)
         for name, value in options.items():
-            model_files.say(f"{self.judged}, best weights: {name} is {value}", self.config.quiet)
+            progress.say(f"{self.judged}, best weights: {name} is {value}", quiet=self.config.quiet)
         mix = {name: value for name, value in evaluation.state.get("dev", {}).items() if name == "layers"}
         for title, header, cells in report.label_tables(mix):
-            model_files.say(f"{self.judged}, best weights: {title}\n{report.table(header, cells)}", self.config.quiet)
+            progress.say(
+                f"{self.judged}, best weights: {title}\n{report.table(header, cells)}", quiet=self.config.quiet
+            )
 
 
 def go_on(

@@ -5,7 +5,7 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerasbert import registry
+from kerasbert import progress, registry
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.data.dialects import default_reading
 from kerasbert.errors import InputError
@@ -15,9 +15,9 @@ from kerasbert.storage import files, places
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.tables import Memory
 from kerasbert.tasks.task import Rows, Task, find_task, fold, without
-from kerasbert.training import runs
 from kerasbert.training.early import labels_of, parted
 from kerasbert.training.splits import in_memory, split
+from kerasbert.value_types import check_whole
 
 if TYPE_CHECKING:
     import keras
@@ -61,8 +61,7 @@ def cross_validate(
     Raises:
         InputError: as of `finetune`; too few rows.
     """
-    if type(folds) is not int or folds < 2:
-        raise InputError(f"folds must be a whole number of at least 2. Received: {folds!r}")
+    check_whole("folds", folds, 2)
     read = [each for each in (model, data) if isinstance(each, str | os.PathLike)]
     places.check_place(out, read)
     places.check_file(Path(out) / "folds.json", True, "folds", read)
@@ -79,7 +78,7 @@ def cross_validate(
     if not all(map(len, numbers)):
         raise InputError(f"{len(rows.texts)} rows are too few for {folds} folds, expected a different one for each")
     for i, held in enumerate(numbers, 1):
-        runs.say(f"fold {i} of {folds}", quiet)
+        progress.say(f"fold {i} of {folds}", quiet=quiet)
         parts = _parts(rows, held, i)
         run = out / f"fold_{i}"
         finetune(model, known.task, parts, out=run, **settings)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kerasbert import progress
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError, NonFinite, near
 from kerasbert.lazy import later
@@ -17,7 +18,7 @@ from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import tables
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import FinetuneConfig
-from kerasbert.training.runs import say
+from kerasbert.value_types import check_whole
 
 if TYPE_CHECKING:
     import keras
@@ -68,8 +69,7 @@ def grid(
         InputError: no such option, no values, values of another type; as of `finetune`; no settings whose runs are finite.
     """
     check_grid(grid, settings)
-    if type(seeds) is not int or seeds < 1:
-        raise InputError(f"seeds must be a whole number of at least 1. Received: {seeds!r}")
+    check_whole("seeds", seeds)
     read = [each for each in (model, data) if isinstance(each, str | os.PathLike)]
     places.check_place(out, read)
     places.check_file(Path(out) / "grid.json", True, "grid", read)
@@ -81,12 +81,12 @@ def grid(
     for chosen, seed in itertools.product(every, range(first, first + seeds)):
         name = ",".join(f"{key}={value}" for key, value in (chosen | {"seed": seed}).items())
         run: Json = {"run": re.sub(r"[^\w.,=+-]", "_", name), "settings": chosen, "seed": seed}
-        say(f"run {len(runs) + 1} of {len(every) * seeds}: {name}", quiet)
+        progress.say(f"run {len(runs) + 1} of {len(every) * seeds}: {name}", quiet=quiet)
         try:
             trained = finetune(model, task, data, out=out / run["run"], **{**settings, **chosen, "seed": seed})
             run["metrics"] = read_json(out / run["run"] / "dev.json")["metrics"]
         except NonFinite as error:
-            say(str(error), quiet)
+            progress.say(str(error), quiet=quiet)
             run["error"] = str(error)
         runs.append(run)
     if trained is None:

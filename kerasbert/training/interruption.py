@@ -67,9 +67,7 @@ def listen() -> None:
 
 def _leave(number: int, _: object) -> None:
     """What is raised may be lost within a library's callback: the trainer asks whether a signal came (`noted`)."""
-    error = KeyboardInterrupt(f"interrupted: {saved}")
-    vars(error).update(number=number, status=130 if number == signal.SIGINT else INTERRUPTED)
-    signals.came = error
+    signals.note(number, f"interrupted: {saved}", None if number == signal.SIGINT else INTERRUPTED)
     leave(number)
 
 
@@ -96,7 +94,7 @@ def noted(trainer: "Trainer") -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.SIG_DFL if progress.lasting else signal.default_int_handler)
 
     if (lost := signals.taken()) is not None:
-        trainer.interrupted = getattr(lost, "number", signal.SIGINT)
+        trainer.interrupted = lost.number
     try:
         old = {number: signal.signal(number, note) for number in heeded()}
     except ValueError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from kerasbert import children
+from kerasbert import children, progress
 from kerasbert.checkpoints import ModelParts
 from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
@@ -17,7 +17,7 @@ from kerasbert.storage.json_view import Json
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.load import load
 from kerasbert.training import freezing, model_files, multiworker
-from kerasbert.training.best_weights import BestWeights
+from kerasbert.training.best_weights import Best
 from kerasbert.training.config import RunConfig
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed
@@ -93,11 +93,11 @@ class Job:
         """The data."""
         raise NotImplementedError
 
-    def evaluation(self, program: Objective, run: Run) -> BestWeights | HeldOut | None:
-        """What evaluates (see `Trainer`), or None. Of a BestWeights the run leaves the best weights, else the last ones."""
+    def evaluation(self, program: Objective, run: Run) -> Best | HeldOut | None:
+        """What evaluates (see `Trainer`), or None. Of a Best the run leaves the best weights, else the last ones."""
         return None
 
-    def trained(self, evaluation: BestWeights | HeldOut | None) -> None:
+    def trained(self, evaluation: Best | HeldOut | None) -> None:
         """After the last update."""
 
     def finish(self, run: Run) -> None:
@@ -146,7 +146,7 @@ def _trained(job: Job, program: Objective) -> Any:
             return job.left(opened)
         first = f"{described(job.strategy)} {told(config.precision, job.strategy)}"
         for line in () if quiet else (first, *freezing.told(program.model), *job.lines()):
-            model_files.say(line)
+            progress.say(line)
         with contextlib.nullcontext() if job.temporary else opened.kept():
             return _go_on(job, program, opened)
     finally:
@@ -170,7 +170,7 @@ def _go_on(job: Job, program: Objective, opened: Run) -> "keras.Model":
         trainer.train()
     finally:
         opened.abandon()  # what has not taken the place of an older run by now
-    if isinstance(evaluation, BestWeights):
+    if isinstance(evaluation, Best):
         evaluation.take(Path(opened.directory))
     else:
         take_average(trainer.core.optimizer)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import keras
 
-from kerasbert import checkpoints, text
+from kerasbert import checkpoints, progress, text
 from kerasbert.checkpoints import ModelParts
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
 from kerasbert.storage import files, folders, scratch
 from kerasbert.storage.remote import is_remote
 from kerasbert.text import knowledge
-from kerasbert.training.runs import Run, another_run, say
+from kerasbert.training.runs import Run, another_run
 
 
 def write(run: Run, parts: ModelParts) -> None:
@@ -92,7 +92,7 @@ def load_heads(directory: str | os.PathLike, heads: Mapping[str, keras.layers.La
         if name in held:
             checkpoints.load_weights(directory, head, f"heads/{name}/")
         else:
-            say(f"{directory} has no head {name!r}: it starts at random")
+            progress.say(f"{directory} has no head {name!r}: it starts at random")
 
 
 def digest(directory: str | os.PathLike) -> str:

@@ -12,6 +12,7 @@ from kerasbert.errors import InputError, near
 from kerasbert.inputs import Tensor
 from kerasbert.objectives.base import Objective, changed
 from kerasbert.storage.json_view import Json, JsonMap
+from kerasbert.value_types import check_whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +37,8 @@ class Phase:
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "accumulate"):
             value = getattr(self, name)
-            if (type(value) is not int or value < 1) and not (name == "steps" and value is None):
-                raise InputError(f"{name} of a phase must be a whole number of at least 1. Received: {value!r}")
+            if value is not None or name != "steps":
+                check_whole(f"{name} of a phase", value)
         if self.batch % self.accumulate:
             raise InputError(f"batch {self.batch} of a phase is not a multiple of its accumulate {self.accumulate}")
 

@@ -14,7 +14,7 @@ from kerasbert.checkpoints import source as sources
 from kerasbert.data.records import Records
 from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
-from kerasbert.options import check_type, configured
+from kerasbert.options import configured
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.task import find_task
 from kerasbert.text.base import Tokenizer
@@ -30,6 +30,7 @@ from kerasbert.training.pretrain_config import PretrainConfig
 from kerasbert.training.runs import Run, check_place, run_in
 from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
+from kerasbert.value_types import check_type
 
 if TYPE_CHECKING:
     from kerasbert.tasks.ensemble import Ensemble

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from kerasbert import spec as specs
 from kerasbert.errors import InputError, near
 from kerasbert.family import Family
-from kerasbert.options import checked, fits, in_words, options
+from kerasbert.options import checked, options
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.pretrain_config import PretrainConfig
+from kerasbert.value_types import fits, in_words
 
 if TYPE_CHECKING:
     import yaml
@@ -99,6 +100,12 @@ SET = {"changes": "set"}  # what a recipe calls it, as the command line does
 @checked
 def read_recipe(path: str | os.PathLike) -> Recipe:
     """Read and check a recipe.
+
+    Args:
+        path: a YAML file: the fields of a pretraining, and the sections prepare, finetune and export.
+
+    Returns:
+        a Recipe, whose fields are arguments of the functions of their names.
 
     Raises:
         InputError: no such file, no YAML, an unknown field (the nearest is given), a value of another type, an optimizer,

@@ -10,13 +10,13 @@ import itertools
 import json
 import math
 import os
-import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kerasbert import provenance
+from kerasbert import progress, provenance
+from kerasbert.checkpoints.run_checkpoints import FOLDER
 from kerasbert.errors import InputError
 from kerasbert.lazy import later
 from kerasbert.storage import files, folders, places, scratch
@@ -277,7 +277,7 @@ def _gone_on(directory: Path | str, old: Json, new: JsonMap, quiet: bool) -> Run
         )
     moved = bool(strategy) and old.get("strategy", strategy) != strategy
     if moved and not finished:
-        say(f"{directory} was begun on {old['strategy']}: on {strategy} the rounding differs", quiet)
+        progress.say(f"{directory} was begun on {old['strategy']}: on {strategy} the rounding differs", quiet=quiet)
     if old["settings"]["steps"] != settings["steps"]:  # the trainer adds at which update the schedule changed
         old.setdefault("history", []).append({"steps": old["settings"]["steps"]})
     if old["settings"] != settings or (moved and not finished):  # more steps, another place
@@ -319,7 +319,7 @@ def check_place(out: str | os.PathLike, overwrite: bool = False, inputs: Iterabl
     )
     names = [name for name in every if isinstance(name, str | os.PathLike)]
     real = places.check_begun(out, "run.json", "run", overwrite, names, several=True)
-    for folder in (real, real / "checkpoints"):
+    for folder in (real, real / FOLDER):
         files.sweep(folder)
 
 
@@ -390,10 +390,4 @@ def _read(directory: Path | str) -> Json | None:
 
 def say_finished(directory: str | os.PathLike, steps: int | None, quiet: bool) -> None:
     """Tell that nothing is trained, for a run has all its steps."""
-    say(f"{directory} is finished: {steps} steps were made", quiet)
-
-
-def say(line: str, quiet: bool = False) -> None:
-    """A line for the user, on stderr: stdout is for results."""
-    if not quiet:
-        print(line, file=sys.stderr, flush=True)
+    progress.say(f"{directory} is finished: {steps} steps were made", quiet=quiet)

@@ -216,10 +216,8 @@ class OneOfSeveral(FineTuning):
     def described(self) -> Json:
         """run.json of the task's own directory: which rows it has learnt from, as `runs.rows_of` takes them."""
         settings = {"steps": self.config.updates, "data": self.split.digests, "seed": self.config.seed}
-        paths = {name: path for name, path in self.split.sources.items() if isinstance(path, os.PathLike)}
-        data = {name: os.path.abspath(path) for name, path in paths.items()}
         about = {"format": runs.FORMAT, "kind": "rewritten", "settings": settings}
-        return about | {"data": data, "held_out": self.split.held_out}
+        return about | runs.DataPlaces(self.split.sources, self.split.held_out).to_json()
 
 
 class TasksFeed(Feed):

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from kerasbert import progress
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError, NonFinite
 from kerasbert.inputs import Tensor
@@ -15,7 +16,7 @@ from kerasbert.layers.naming import copied, names, values
 from kerasbert.objectives.base import Objective
 from kerasbert.storage import folders
 from kerasbert.storage.json_view import Json
-from kerasbert.training import flops, interruption, model_files, multiworker, nonfinite
+from kerasbert.training import flops, interruption, multiworker, nonfinite
 from kerasbert.training.callbacks import Callbacks
 from kerasbert.training.checkpoints import Checkpoint, Checkpoints
 from kerasbert.training.config import RunConfig
@@ -27,7 +28,7 @@ from kerasbert.training.runs import Run
 from kerasbert.training.step import Compilation, StepCore, number
 
 if TYPE_CHECKING:
-    from kerasbert.training.best_weights import BestWeights
+    from kerasbert.training.best_weights import Best
     from kerasbert.training.held_out import HeldOut
 
 # as the next, of `by_element`: MiniLM's GELU, .06 s a length, saves .035 s of an update of 32 x 28 tokens
@@ -58,7 +59,7 @@ class Trainer:
         run: Run,
         feed: Feed,
         *,
-        evaluate: "BestWeights | HeldOut | None" = None,
+        evaluate: "Best | HeldOut | None" = None,
         loop: int = 1,
         constraint: Constraint | None = None,
     ) -> None:
@@ -100,7 +101,7 @@ class Trainer:
         step = self.began = self._restore()
         self._note()
         if step and self.chief:
-            model_files.say(f"going on from step {step}", self.config.quiet)
+            progress.say(f"going on from step {step}", quiet=self.config.quiet)
         self.progress = Progress(self.config.updates, step, self.config.quiet)
         if self.chief and (line := self.run.grow(self.config, step)):
             self.progress.say(line)
@@ -265,7 +266,7 @@ class Trainer:
         self._log(step, logs)
         self.progress.update(step, logs, self.meter.left(step))
 
-    def _evaluate(self, evaluate: "BestWeights | HeldOut", step: int) -> None:
+    def _evaluate(self, evaluate: "Best | HeldOut", step: int) -> None:
         with averaged(self.core.optimizer):
             found, self.stopped = evaluate(step)
         self._log(step, found)

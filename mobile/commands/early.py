@@ -119,7 +119,7 @@ def check_distill(teacher: str | os.PathLike, student: str, data: str, settings:
     recipe = find_recipe(settings.get("recipe", "soft"), *(settings.get(name) for name in names[1:]))
     config = DistillConfig(**settings)
     check_strategy("distill", config.strategy)
-    early.check_places(config)
+    early.check_devices_and_batch(config)
     _check_student(student, teacher, settings)
     if not os.path.isfile(os.path.join(data, MANIFEST)):
         early.check_further(teacher, data, settings)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from kerasbert import checkpoints, registry, text
+from kerasbert import checkpoints, progress, registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import built
@@ -179,7 +179,7 @@ def start_heads(source: Source, model: HeadedModel, teacher: HeadedModel | None,
             for weight, variable in mine.items():
                 variable.assign(theirs[weight])
         else:
-            model_files.say(f"the student's head {name!r} starts at random", quiet)
+            progress.say(f"the student's head {name!r} starts at random", quiet=quiet)
 
 
 def _shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:

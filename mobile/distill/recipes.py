@@ -8,9 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from kerasbert.errors import InputError, unknown
-from kerasbert.options import check_type, checked_fields, option
+from kerasbert.options import checked_fields, option
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.training.config import LabelledConfig
+from kerasbert.value_types import check_type
 
 # loss -> what it compares
 LOSSES = {
@@ -58,8 +59,7 @@ class Distillation:
         if not (_is_number(self.temperature) and self.temperature > 0):
             raise InputError(f"temperature must be a number above 0. Received: {self.temperature!r}")
         check_type("layers", tuple[int, ...] | None, self.layers)
-        if self.layers is not None:
-            object.__setattr__(self, "layers", tuple(self.layers))
+        object.__setattr__(self, "layers", None if self.layers is None else tuple(self.layers))
 
     @property
     def answers(self) -> bool:

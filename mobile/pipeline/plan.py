@@ -22,10 +22,10 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kerasbert import checkpoints
+from kerasbert import checkpoints, progress
 from kerasbert.cli.options import Keywords
 from kerasbert.errors import InputError, unknown
-from kerasbert.options import checked, checked_fields, fits, options
+from kerasbert.options import checked, checked_fields, options
 from kerasbert.storage import files, places
 from kerasbert.storage.json_view import Json, JsonMap
 from kerasbert.tasks import tables
@@ -37,6 +37,7 @@ from kerasbert.training.runs import data_of
 from kerasbert.training.splits import Split, split
 from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
+from kerasbert.value_types import fits
 from .. import prune
 from ..distill import distill
 from ..options import CompressConfig
@@ -221,14 +222,14 @@ def _go_on(plan: Plan, out: Path, work: Path, state: Json, strategy: str, known:
     task, data = ledger.find_task(plan.model), known.apart() if known.held_out else plan.rows()
     artefacts = _directories(plan, work, state, strategy, data, quiet)
     if not (state["report"] and out.is_file() and files.sha256(out) == state["sha256"]):
-        model_files.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet)
+        progress.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet=quiet)
         settings = _quantizing(plan, known, data, learned=(artefacts[-1] / RANGES).exists())
         state["report"] = compress(artefacts[-1], out=out, overwrite=True, recipe=plan.recipe(), **settings)
         state |= {"sha256": files.sha256(out), "rows": state["rows"][: len(artefacts)]}
         files.write_json(work / STATE, state)
     assert known.dev is not None  # `split` holds rows out
     for artefact in [*artefacts, out][len(state["rows"]) :]:
-        model_files.say(f"measure {artefact}", quiet)
+        progress.say(f"measure {artefact}", quiet=quiet)
         state["rows"].append(ledger.measure(artefact, task, known.dev))
         files.write_json(work / STATE, state)
     ledger.write(state["rows"], work)
@@ -245,7 +246,7 @@ def _directories(
         if name == "distill":
             teacher = teacher or artefacts[-1]
         if number > state["made"]:
-            model_files.say(f"stage {number} of {len(plan.stages)}: {name} -> {made}", quiet)
+            progress.say(f"stage {number} of {len(plan.stages)}: {name} -> {made}", quiet=quiet)
             _make(name, dict(given), strategy, data, artefacts[-1], teacher, made, quiet)
             state["made"] = number
             files.write_json(work / STATE, state)

@@ -3,6 +3,7 @@
 import dataclasses
 
 from kerasbert.errors import InputError
+from kerasbert.value_types import check_whole
 
 POWER = 3
 TIMES = 20  # that the masks are made, unless `frequency` says otherwise
@@ -69,6 +70,5 @@ def make_schedule(
         if type(value) is not int or not low <= value <= high:
             raise InputError(f"{what} of pruning must be from {low} to {high}, of {steps} updates. Received: {value!r}")
     frequency = max(1, (end - begin) // TIMES) if frequency is None else frequency
-    if type(frequency) is not int or frequency < 1:
-        raise InputError(f"frequency of pruning must be a whole number of at least 1. Received: {frequency!r}")
+    check_whole("frequency of pruning", frequency)
     return Schedule(sparsity, begin, end, frequency, power=0 if name == "constant" else POWER)

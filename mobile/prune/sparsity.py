@@ -11,18 +11,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kerasbert import checkpoints
+from kerasbert import checkpoints, progress
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
 from kerasbert.inputs import listed
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import names
-from kerasbert.options import check_type, checked, passing
+from kerasbert.options import checked, passing
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks.tables import Data
 from kerasbert.tasks.task import Task
-from kerasbert.training import model_files
 from kerasbert.training.config import FinetuneConfig
+from kerasbert.value_types import check_type
 from ..distill.recipes import DistillConfig
 from .masks import STRUCTURES, fits, masks, settled
 from .schedule import Schedule, make_schedule
@@ -94,7 +94,7 @@ class Magnitude:
         plan = make_schedule(self.schedule, self.sparsity, steps, *self.times)
         chosen, left = self.choose(encoder)
         if left:
-            model_files.say(
+            progress.say(
                 f"{len(left)} kernels stay dense, their inputs are no multiple of {STRUCTURES[self.structure]}: "
                 + ", ".join(left)
             )

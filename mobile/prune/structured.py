@@ -14,7 +14,7 @@ from kerasbert import checkpoints
 from kerasbert.errors import InputError
 from kerasbert.layers import mix
 from kerasbert.layers.naming import names
-from kerasbert.options import check_ranges, check_type, checked, configured, option
+from kerasbert.options import check_ranges, checked, configured, option
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
@@ -25,6 +25,7 @@ from kerasbert.tasks.tables import Data
 from kerasbert.tasks.task import Task
 from kerasbert.text.base import Tokenizer
 from kerasbert.training.splits import split
+from kerasbert.value_types import check_type
 from . import rewrite
 from .importance import OUTPUT, importance, least, normalised
 from .slices import Cut

@@ -25,6 +25,7 @@ from kerasbert.storage.json_view import Json
 from kerasbert.tasks import predict
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import FinetuneConfig
+from kerasbert.value_types import check_whole
 from ..distill.recipes import DistillConfig
 from .fake_quantization import SMALLEST, PerChannel, PerTensor
 
@@ -57,8 +58,8 @@ class Aware:
         if per not in PER:
             raise unknown("kind of quantization", per, PER, ", ".join(PER))
         least = PER.index(per)
-        if delay is not None and (type(delay) is not int or delay < least):
-            raise InputError(f"delay must be a whole number of at least {least}. Received: {delay!r}")
+        if delay is not None:
+            check_whole("delay", delay, least)
         self.per, self.delay = per, delay
 
     def describe(self, encoder: Encoder, steps: int) -> Json:

@@ -10,7 +10,7 @@ from kerasbert import inputs
 from kerasbert.answers.base import Kind, Parts
 from kerasbert.errors import InputError, TextError, of_text
 from kerasbert.export import bundle as bundles
-from kerasbert.options import check_type
+from kerasbert.value_types import check_type
 from .system import delegates
 
 THREADS = 256  # of an interpreter: more than a phone or a server has cores

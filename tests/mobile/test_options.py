@@ -9,8 +9,8 @@ import pytest
 from kerasbert.errors import InputError
 from kerasbert.mobile import cli
 from kerasbert.mobile.options import CompressConfig
-from kerasbert.options import check_type, fits
 from kerasbert.tasks.tables import Memory
+from kerasbert.value_types import check_type, fits
 
 TYPES = {field.name: field.type for field in dataclasses.fields(CompressConfig)}
 NAMES = [*TYPES]

@@ -114,10 +114,6 @@ def test_logits_and_outputs_are_those_of_the_head(classifier):
     np.testing.assert_allclose(predict.task_logits(classifier, inputs), wanted, atol=1e-6)
     with eagerly():
         np.testing.assert_allclose(predict.outputs(classifier, TEXTS[:2]), wanted, atol=1e-6)
-        found = predict.forward(
-            classifier, TEXTS[:2], "first", lambda model, batch: model.encoder(batch)["sequence"][:, 0]
-        )
-    np.testing.assert_allclose(found, np.asarray(classifier.encoder(inputs)["sequence"])[:, 0], atol=1e-6)
 
 
 def test_a_graph_is_made_once_for_a_model_a_name_and_its_settings(encoder):

@@ -19,9 +19,10 @@ from kerasbert.cli.options import add_options, given
 from kerasbert.cli.parser import Parser
 from kerasbert.errors import InputError
 from kerasbert.export.client import Client
-from kerasbert.options import fits, option, options
+from kerasbert.options import option, options
 from kerasbert.training.config import FinetuneConfig, TrainConfig
 from kerasbert.training.pretrain_config import PretrainConfig
+from kerasbert.value_types import fits
 from tests.support import ROOT, python
 
 LINE = '    noise: float = option(0.0, "of the gradient", least=0)\n'
