@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-NOT_WRITTEN = "cannot write {}: {}. Free space or choose another place"
+NOT_WRITTEN = "cannot write {}: {}. {} another place"
 REFUSALS = [os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)]
 
 
@@ -55,7 +55,8 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
         told = error.strerror or str(error) if isinstance(error, OSError) else refusal(error)
         if told is None:
             raise
-        raise InputError(temporary(error) or NOT_WRITTEN.format(shown(os.fspath(path)), told)) from error
+        advice = "Free space or choose" if told in REFUSALS else "Choose"
+        raise InputError(temporary(error) or NOT_WRITTEN.format(shown(os.fspath(path)), told, advice)) from error
 
 
 def refusal(error: BaseException) -> str | None:
