@@ -132,6 +132,8 @@ class Checkpoints:
             try:
                 path = self._local(step)
                 problem, manifest = _verify(path)
+            except PermissionError as error:  # it may be whole, and what is damaged is deleted by the next `save`
+                raise InputError(f"cannot read {error.filename}: {error.strerror}") from error
             except folders.errors(self.folder) as error:
                 problem, manifest = f"{type(error).__name__}: {error}", {}
             if not problem and path is not None:
@@ -220,5 +222,7 @@ def _verify(path: Path) -> tuple[str | None, Json]:
             if files.sha256(path / name) != expected["sha256"]:
                 return f"{name} has another sha256", {}
         return None, manifest
+    except PermissionError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return f"{type(error).__name__}: {error}", {}

@@ -6,11 +6,16 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from kerasbert.cli import outputs
+from kerasbert.cli.parser import command_line, commands_of
 from kerasbert.errors import InputError
+from kerasbert.retrieval.folder import about
 from kerasbert.storage import aside, files, places
 from kerasbert.storage.aside import claimed
+from kerasbert.training.checkpoints import Checkpoints
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
@@ -89,3 +94,41 @@ def test_a_folder_that_is_closed_lacks_no_space(common):
     common.chmod(0o755)
     said = f"cannot write {common / 'x.json'}: Permission denied. Choose another place"
     assert told(files.write_json, common / "x.json", {}) == said
+
+
+@pytest.mark.parametrize(
+    "name", ["model/model.json", "model/weights.safetensors", "model/tokenizer", "model", "rows.csv"]
+)
+def test_what_may_not_be_read_is_told_first(common, name):
+    """Weights came after TensorFlow's import; a folder that is closed was taken for one that is not there."""
+    (common / "model" / "tokenizer").mkdir(parents=True)
+    for each in ("model/model.json", "model/weights.safetensors", "rows.csv"):
+        (common / each).write_text("x")
+    module = type(
+        "Module",
+        (),
+        {"add": staticmethod(lambda declare: declare("do", print, "does").add_argument("m", metavar="DIR"))},
+    )
+    command = commands_of(command_line("p", "d", {"do": "p do"}, [module]))["do"]
+    for each, closed in ((common / name, 0o000), *(((common / name, 0o666),) if (common / name).is_dir() else ())):
+        asked = command.parse_args([str(common / name.split("/")[0])])
+        assert told(outputs.checked(command, asked).__enter__) == ""
+        mode = each.stat().st_mode
+        each.chmod(closed)
+        assert told(outputs.checked(command, asked).__enter__) == f"cannot read {each}: Permission denied"
+        each.chmod(mode)
+
+
+def test_an_index_that_may_not_be_read_is_not_damaged(common):
+    """It was told to be built again."""
+    (common / "index" / "index.json").chmod(0o600)
+    assert told(about, common / "index") == f"cannot read {common / 'index' / 'index.json'}: Permission denied"
+
+
+def test_a_checkpoint_that_may_not_be_read_is_not_damaged(common):
+    """The one before was taken, and the next save deleted it."""
+    for step in (1, 2):
+        Checkpoints(common / "run").save(step, {"weights": {"w": np.zeros(2, "float32")}}, {})
+    newest = common / "run" / "checkpoints" / "step_2" / "weights.safetensors"
+    newest.chmod(0o600)
+    assert told(Checkpoints(common / "run").latest) == f"cannot read {newest}: Permission denied"
