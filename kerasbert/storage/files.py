@@ -37,6 +37,7 @@ __all__ = [
 
 
 NOT_WRITTEN = "cannot write {}: {}. {} another place"
+NOWHERE = "No usable temporary directory"
 REFUSALS = [os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)]
 
 
@@ -66,8 +67,13 @@ def refusal(error: BaseException) -> str | None:
 
 def temporary(error: BaseException) -> str | None:
     """The line of what a disk refused of files that a library writes for a while; None of another error."""
-    place, told = tempfile.gettempdir(), refusal(error)
-    if told is None or not re.search(rf"{re.escape(place)}/(tmp|kerasbert-temporary\.)\w{{8}}\b", str(error)):
+    if NOWHERE in str(error):  # tempfile's own, which looked for a place
+        tried = str(error).rpartition(" in ")[2]
+        return f"no folder for temporary files can be written, of {tried}: free space there or name another by TMPDIR"
+    if (told := refusal(error)) is None:
+        return None
+    place = tempfile.gettempdir()
+    if not re.search(rf"{re.escape(place)}/(tmp|kerasbert-temporary\.)\w{{8}}\b", str(error)):
         return None
     return f"cannot write temporary files in {place}: {told}. Free space there or name another place by TMPDIR"
 
