@@ -2,6 +2,8 @@
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +27,22 @@ def command(program: str, *arguments: str) -> list[str]:
 def isolated(file: str | os.PathLike, *arguments: str) -> list[str]:
     """The command line that runs a file which needs none of ours: nothing is imported from a folder that is named beside it."""
     return [sys.executable, "-I", str(file), *arguments]
+
+
+def end_with_parent(every: float = 1.0) -> None:
+    """For such a process: it ends once the one that started it was killed, and does not work on alone.
+
+    Args:
+        every: float, seconds between two looks.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(every)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def environment(paths: Sequence[str] | None = None, **more: str) -> dict[str, str]:

@@ -72,7 +72,14 @@ class Light:
 
 
 def _uncollected(module: Any, run: Any) -> None:
-    """Run the module while no garbage is looked for."""
+    """Run the module while no garbage is looked for.
+
+    Raises:
+        FileNotFoundError: no temporary file can be written, which TensorFlow's import wants to know after seconds.
+    """
+    import tempfile  # here: a phone does without
+
+    tempfile.gettempdir()
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -146,10 +146,11 @@ def _run(options: argparse.Namespace) -> int:
     settings["options"] = answer_options_of(options)
     with steady.unchanged(options.file):
         digest = files.digest(options.file) if options.data else []
-        model, said = load(options), _Said(options)
+        model = load(options)
+    said = _Said(options, model)
     model([], **settings)  # what is wrong with them is told before any text is read
     if options.data:
-        said.count, said.cut = _table(options, model, settings, digest)
+        said.count, said.cut = _table(options, model, said, settings, digest)
     else:
         _show(options, model, said, settings)
     kind = model.kind.configured(settings["options"] or {})
@@ -159,13 +160,23 @@ def _run(options: argparse.Namespace) -> int:
 class _Said:
     """What `run` says beside the answers. The n-th line of its output is the n-th text's, whatever became of it."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, model: "Runner") -> None:
+        from kerasbert.tasks import spelled_specials
+
         self.json, self.count, self.cut, self.wrong = options.json, 0, 0, 0
         self.blank: list[int] = []
+        self.spelled: list[str] = []  # special tokens, one of each text that holds some
+        self._find, self._tell_spelled = spelled_specials.finder(model.tokenizer, model.kind), spelled_specials.say
 
-    def answered(self, truncated: bool) -> None:
+    def answered(self, text: object, truncated: bool) -> None:
         """Count a text that has an answer."""
         self.count, self.cut = self.count + 1, self.cut + truncated
+        self.read(text)
+
+    def read(self, text: object) -> None:
+        """Note the spelling of a special token in a text."""
+        if piece := self._find(text):
+            self.spelled.append(piece)
 
     def nothing(self, number: int) -> None:
         """The line of a text that holds nothing to read."""
@@ -188,6 +199,7 @@ class _Said:
             )
         if self.blank:
             print(nothing_to_read(self.blank, self.count), file=sys.stderr)
+        self._tell_spelled(self.spelled, self.count)
         return 2 if self.wrong else 0
 
 
@@ -230,7 +242,9 @@ def _parsed(parse: Callable[..., Parsed], text: str, *how: object) -> Parsed | s
         raise TextError(0, error) from error
 
 
-def _table(options: argparse.Namespace, model: "Runner", settings: Keywords, digest: Sequence[str]) -> tuple[int, int]:
+def _table(
+    options: argparse.Namespace, model: "Runner", said: _Said, settings: Keywords, digest: Sequence[str]
+) -> tuple[int, int]:
     """Answer a table as `kerasbert predict` does: how many texts, and how many of them were truncated.
 
     Args:
@@ -241,6 +255,8 @@ def _table(options: argparse.Namespace, model: "Runner", settings: Keywords, dig
     fields, names = model.kind.columns, ("windows", "delegate", "encoding", "delimiter", "columns")
 
     def answer(texts: list[object]) -> list[tuple[bool, list[object]]]:
+        for text in texts:
+            said.read(text)
         found = ((answer, answer.to_json()) for answer in model(texts, **settings))
         return [(bool(answer.truncated), [value[name] for name in fields]) for answer, value in found]
 
@@ -267,7 +283,7 @@ def _show(options: argparse.Namespace, model: "Runner", said: _Said, settings: K
         except TextError as error:
             said.refused(f"{where} {number}: {error.reason}")
             continue
-        said.answered(found.truncated)
+        said.answered(text, found.truncated)
         answer = found.to_json()
         if options.json and model.tokenizer.knowledge is not None:
             answer["triples"] = model.triples(text)

@@ -42,6 +42,20 @@ def test_a_child_runs_nothing_of_the_current_directory(planted):
     assert not planted.exists()
 
 
+def test_a_child_ends_with_a_parent_that_was_killed():
+    """Those of `kerasbert lab` trained on alone for minutes, beside those of the same command that went on."""
+    child = "import os, time; from kerasbert.children import end_with_parent; end_with_parent(0.02)\n"
+    child += "print(os.getpid(), flush=True); time.sleep(60)"
+    parent = "import subprocess, sys, time; from kerasbert import children\n"
+    parent += "subprocess.Popen(children.command(sys.argv[1])); time.sleep(60)"
+    command, environment = children.command(parent, child), children.environment()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        assert int(process.stdout.readline())
+        process.kill()
+        assert process.stdout.read() == b""  # the child has it open while it runs
+
+
 def test_an_empty_entry_of_pythonpath_is_not_handed_on(planted, monkeypatch):
     """`PYTHONPATH=:elsewhere`, which shells write easily, means the current directory to Python."""
     monkeypatch.setenv("PYTHONPATH", ":/nowhere")

@@ -2,11 +2,16 @@
 
 import gc
 import importlib
+import re
 import sys
+import tempfile
 
 import pytest
 
 from kerasbert import light_imports
+from kerasbert.cli.parser import failure
+from kerasbert.errors import InputError
+from kerasbert.storage import files
 from tests.support import python
 
 
@@ -152,3 +157,18 @@ def test_a_command_looks_through_nothing_that_was_imported_and_nothing_at_its_en
         "del late",
     ]
     assert python("-c", "\n".join(lines)).stdout.splitlines()[-1] == "frozen True True"
+
+
+def test_without_a_place_for_temporary_files_tensorflow_is_not_imported(monkeypatch):
+    """A container that is read only: its import takes seconds before it fails so, of `the current folder`."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/nowhere/tmp", "/nowhere"])
+    with pytest.raises(FileNotFoundError, match="No usable temporary directory") as raised:
+        light_imports._uncollected(sys, lambda module: pytest.fail("it was run"))
+    line = (
+        "no folder for temporary files can be written, of ['/nowhere/tmp', '/nowhere']: free space there or name another "
+        "by TMPDIR"
+    )
+    assert failure(raised.value) == (line, 2)
+    with pytest.raises(InputError, match=f"^{re.escape(line)}$"), files.writing("out"):
+        raise raised.value

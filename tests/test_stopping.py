@@ -1,16 +1,20 @@
 """A SIGTERM or SIGHUP leaves nothing half written and one line, as Ctrl-C does; from the first moments of a command on."""
 
+import configparser
 import contextlib
 import os
 import signal
+import sys
+import types
 
 import pytest
 
-from kerasbert import signals
+from kerasbert import command, signals
 from kerasbert.cli import stopping
 from kerasbert.cli.parser import command_line, run
 from kerasbert.errors import InputError
 from kerasbert.storage import files
+from tests.support import ROOT
 
 
 def program(do):
@@ -94,3 +98,25 @@ def test_an_error_that_says_what_it_is_stays_so(unheard, capsys):
     stopping.listen()
     assert run(lambda: program(do), ["do"]) == 2
     assert capsys.readouterr().err == "error: no file x\n"
+
+
+@pytest.mark.parametrize(("program", "module"), [("main", "kerasbert.cli"), ("mobile", "kerasbert.mobile.cli")])
+def test_an_interruption_while_a_program_is_imported_shows_no_traceback(unheard, monkeypatch, program, module):
+    """The installed programs begin by `command`; `listen` hears it from then on."""
+    seen = []
+    fake = types.ModuleType(module)
+    fake.main = lambda: seen.append(signal.getsignal(signal.SIGINT)) or stopping.listen() or 7
+    monkeypatch.setitem(sys.modules, module, fake)
+    assert getattr(command, program)() == 7
+    assert seen == [signal.SIG_DFL]
+    assert signal.getsignal(signal.SIGINT) is stopping._interrupt
+
+
+def test_the_programs_are_installed_as_they_are_called():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    lines = config["options.entry_points"]["console_scripts"].split("\n")[1:]
+    for line in lines:
+        module, _, name = line.partition("=")[2].strip().partition(":")
+        assert (module, callable(getattr(command, name))) == ("kerasbert.command", True)
+    assert len(lines) == 2

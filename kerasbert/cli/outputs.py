@@ -5,13 +5,24 @@ An argument that names an output is declared by `writes`. What a command reads i
 
 import argparse
 import contextlib
+import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
 
 from kerasbert.errors import InputError, is_pipe, no_file
 from kerasbert.storage import aside, places
 
 READ = ("FILE", "DIR", "PATH", "RUN", "MODEL/SIZE", "TEACHER", "DUMP", "ARTEFACT", "GOLDEN", "SOURCE", "X")
+HELD = (
+    "model.json",
+    "weights.safetensors",
+    "tokenizer",
+    "config.json",
+    "model.safetensors",
+    "index.json",
+    "vectors.npy",
+)
 Kind = str | Callable[[argparse.Namespace], str]
 """What is written, or a function of the options that says it:
 
@@ -64,8 +75,7 @@ def checked(command: argparse.ArgumentParser, options: argparse.Namespace) -> It
     for path in read:
         if is_pipe(path):
             raise no_file(path)
-        if os.path.exists(path) and not os.access(path, os.R_OK):
-            raise InputError(f"cannot read {path}: Permission denied")
+        _check_readable(path)
     written: dict[str, str] = {}
     with aside.claiming():
         for name, kind in outputs(command).items():
@@ -75,6 +85,19 @@ def checked(command: argparse.ArgumentParser, options: argparse.Namespace) -> It
             if (other := written.setdefault(os.path.realpath(known[name]), name)) != name:
                 raise InputError(f"--{other} and --{name} are both {known[name]}, expected a place for each")
         yield read
+
+
+def _check_readable(path: str) -> None:
+    """Refuse what is there and may not be read, itself or what a model or an index is read from."""
+    for each in (path, *(os.path.join(path, name) for name in HELD)):
+        try:
+            asked = os.R_OK | os.X_OK if stat.S_ISDIR(os.stat(each).st_mode) else os.R_OK
+            if not os.access(each, asked):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except PermissionError as error:
+            raise InputError(f"cannot read {each}: {error.strerror}") from error
+        except (OSError, ValueError):  # who reads it tells what is absent, or has another name
+            continue
 
 
 def _check(kind: str, path: str | os.PathLike, overwrite: bool, read: list[str]) -> None:

@@ -269,8 +269,8 @@ def failure(error: BaseException, extra: str | None = None) -> tuple[str, int]:
         return "not enough memory for what was given: give less at once, or a larger machine", 2
     if isinstance(error, InputError):
         return line, error.status
-    if type(error).__module__ == "tensorflow.python.framework.errors_impl":
-        return files.temporary(error) or file_system(line), 2
+    if (told := files.temporary(error)) or type(error).__module__ == "tensorflow.python.framework.errors_impl":
+        return told or file_system(line), 2
     if isinstance(error, OSError):
         here = "the current folder, change to another" if isinstance(error, FileNotFoundError) else ""
         if error.strerror and (name := error.filename or here):

@@ -17,7 +17,8 @@ from kerasbert.progress import duration
 from kerasbert.storage import files
 from kerasbert.storage.json_view import Json, JsonMap
 
-WORK = "import sys; from kerasbert.cli.parser import failure; from kerasbert.lab.work import main\n"
+WORK = "import sys; from kerasbert import children; children.end_with_parent()\n"
+WORK += "from kerasbert.cli.parser import failure; from kerasbert.lab.work import main\n"
 WORK += "try: main(*sys.argv[1:])\n"
 WORK += "except Exception as error: line, status = failure(error); sys.exit(f'error: {line}')"
 

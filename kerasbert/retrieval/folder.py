@@ -1,5 +1,6 @@
 """The folder of an index, as its index.json tells it. Standard library alone: the command line asks."""
 
+import errno
 import hashlib
 import json
 import os
@@ -16,7 +17,10 @@ SETTINGS = ("pooling", "dims", "length", "language", "prompt_name")
 
 
 def damaged(path: str | os.PathLike, name: str) -> InputError:
-    """The error of an index whose file of that name is not what was written."""
+    """The error of an index whose file of that name is not what was written, or may not be read."""
+    file = Path(path, name)
+    if file.is_file() and not os.access(file, os.R_OK):
+        return InputError(f"cannot read {file}: {os.strerror(errno.EACCES)}")
     return InputError(f"{path} is damaged ({name}): build it again with --overwrite")
 
 

@@ -183,7 +183,10 @@ def claimed(path: str | os.PathLike, several: bool = False) -> Iterator[None]:
 def _claim(place: Path, path: str | os.PathLike, several: bool) -> int:
     """The descriptor of a claim's file, locked."""
     while True:
-        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        except PermissionError:  # another user's, whose lock shows to who may read it
+            handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW)
         if (locked := locks.lock(handle, several)) is False:
             os.close(handle)
             raise InputError(

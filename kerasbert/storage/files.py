@@ -36,7 +36,8 @@ __all__ = [
 ]
 
 
-NOT_WRITTEN = "cannot write {}: {}. Free space or choose another place"
+NOT_WRITTEN = "cannot write {}: {}. {} another place"
+NOWHERE = "No usable temporary directory"
 REFUSALS = [os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)]
 
 
@@ -55,7 +56,8 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
         told = error.strerror or str(error) if isinstance(error, OSError) else refusal(error)
         if told is None:
             raise
-        raise InputError(temporary(error) or NOT_WRITTEN.format(shown(os.fspath(path)), told)) from error
+        advice = "Free space or choose" if told in REFUSALS else "Choose"
+        raise InputError(temporary(error) or NOT_WRITTEN.format(shown(os.fspath(path)), told, advice)) from error
 
 
 def refusal(error: BaseException) -> str | None:
@@ -65,8 +67,13 @@ def refusal(error: BaseException) -> str | None:
 
 def temporary(error: BaseException) -> str | None:
     """The line of what a disk refused of files that a library writes for a while; None of another error."""
-    place, told = tempfile.gettempdir(), refusal(error)
-    if told is None or not re.search(rf"{re.escape(place)}/(tmp|kerasbert-temporary\.)\w{{8}}\b", str(error)):
+    if NOWHERE in str(error):  # tempfile's own, which looked for a place
+        tried = str(error).rpartition(" in ")[2]
+        return f"no folder for temporary files can be written, of {tried}: free space there or name another by TMPDIR"
+    if (told := refusal(error)) is None:
+        return None
+    place = tempfile.gettempdir()
+    if not re.search(rf"{re.escape(place)}/(tmp|kerasbert-temporary\.)\w{{8}}\b", str(error)):
         return None
     return f"cannot write temporary files in {place}: {told}. Free space there or name another place by TMPDIR"
 

@@ -10,12 +10,14 @@ command writes (FILES).
 
 import contextlib
 import contextvars
+import errno
 import json
 import os
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from kerasbert.errors import InputError
 from kerasbert.storage import aside
@@ -110,6 +112,7 @@ def _folder(path: Name, replace: bool, inputs: Sequence[Name]) -> Path:
                 raise InputError(f"{path} holds {name}, which is read: it is kept. Choose another place")
     elif real.exists() and not real.is_dir():
         raise InputError(f"{path} exists already and is no folder. Choose another place")
+    _check_replaceable(path, real)
     _check_writable(path, real)
     return real
 
@@ -139,6 +142,7 @@ def _file(path: Name, replace: bool, kind: str, inputs: Sequence[Name]) -> Path:
             raise InputError(f"{path} exists already. Choose another place or pass --overwrite")
         if kind and not is_ours(real, kind):
             raise InputError(f"{path} is not {FILES[kind][0]}: {KEPT}")
+    _check_replaceable(path, real)
     _check_writable(path, real)
     return real
 
@@ -278,6 +282,26 @@ def _check_writable(path: Name, real: Path) -> None:
     finally:
         if probe is not None:
             probe.discard()
+
+
+def _check_replaceable(path: Name, real: Path) -> None:
+    """Refuse what another user's rights keep: from being replaced, told after the work, or deleted, left there for ever."""
+
+    def refuse(why: str) -> NoReturn:
+        raise InputError(f"cannot replace {path}: {why}. Choose another place")
+
+    def closed(error: OSError) -> NoReturn:
+        refuse(f"what {error.filename} holds may not be deleted ({error.strerror})")
+
+    if not os.path.lexists(real):
+        return
+    above = real.parent.stat()
+    sticky = hasattr(os, "geteuid") and above.st_mode & stat.S_ISVTX  # as /tmp
+    if sticky and os.geteuid() not in (0, above.st_uid, real.stat().st_uid):
+        refuse(f"it is another user's, and in {real.parent} only its owner may")
+    for top, folders, names in os.walk(real, onerror=closed) if real.is_dir() else ():
+        if (folders or names) and not os.access(top, os.W_OK | os.X_OK):
+            closed(PermissionError(errno.EACCES, os.strerror(errno.EACCES), top))
 
 
 def mark(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 import itertools
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from kerasbert import progress
@@ -22,17 +22,28 @@ def tell(tokenizer: Tokenizer, parts: Sequence[Parts], kind: Kind) -> None:
     """
     if tokenizer in _TOLD:
         return
+    find = finder(tokenizer, kind)
+    if say([piece for each in parts if (piece := find(each))], len(parts)):
+        _TOLD.add(tokenizer)
+
+
+def finder(tokenizer: Tokenizer, kind: Kind) -> Callable[[Any], str]:
+    """What tells the first special token in a text, or in its parts, that the tokenizer does not find there; "" of none."""
     masks = (tokenizer.specials.get("mask"),) if POSITIONS in kind.inputs else ()
     known = {*masks, *(token.content for token in tokenizer.added)}
     pieces = [piece for piece in dict.fromkeys(tokenizer.specials.values()) if piece not in known]
-    found = [piece for each in parts if (piece := _first(each, pieces))]
+    return lambda part: _first(part, pieces)
+
+
+def say(found: Sequence[str], count: int) -> bool:
+    """Say how many of so many texts hold one, and which the first holds; whether any does."""
     if found:
-        _TOLD.add(tokenizer)
-        several = f"{len(found)} of {len(parts)} texts hold" if len(parts) > 1 else "the text holds"
+        several = f"{len(found)} of {count} texts hold" if count > 1 else "the text holds"
         progress.say(
             f"{several} {found[0]}, which is read as other text, not as the special token: a pair goes in as two texts; "
             "kerasbert import --special-tokens-in-texts makes a model that finds it, as transformers does"
         )
+    return bool(found)
 
 
 def _first(part: Any, pieces: Collection[str]) -> str:

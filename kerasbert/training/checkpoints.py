@@ -11,8 +11,9 @@ import shutil
 import threading
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -67,6 +68,30 @@ class Checkpoints:
     def move(self, directory: str | os.PathLike) -> None:
         """The run's directory is now there; nothing is being written."""
         self.folder, self.remote = folders.join(directory, FOLDER), is_remote(directory)
+
+    def check_room(self, saved: Iterable[Any], updates: int, every: int) -> None:
+        """Refuse a disk that does not hold the checkpoints that a run will have at once: that came after their updates.
+
+        Args:
+            saved: variables of a checkpoint.
+            updates: int, that are left.
+            every: int, updates between two of them; 0 for the last alone.
+
+        Raises:
+            InputError: what they take, and what is free.
+        """
+        if self.remote:
+            return
+        size = sum(4 * int(np.prod(each.shape)) for each in saved)
+        count = max(1, min(-(-updates // every) if every else 1, self.keep + 1 - len(self._steps())))
+        try:
+            free = shutil.disk_usage(os.path.dirname(self.folder)).free
+        except OSError:  # a file system that does not tell
+            return
+        if free < count * size:
+            takes = f"{count * size / 1e6:,.1f} MB ({count} of {size / 1e6:,.1f})"
+            told = f"the checkpoints in {self.folder} will take {takes}, and {free / 1e6:,.1f} MB are free"
+            raise InputError(f"{told}. Free space or choose another place")
 
     def begin(self, step: int, groups: Mapping[str, Tensors], state: Mapping[str, object]) -> None:
         """Write a checkpoint in the background; one that is being written is waited for.
@@ -132,6 +157,8 @@ class Checkpoints:
             try:
                 path = self._local(step)
                 problem, manifest = _verify(path)
+            except PermissionError as error:  # it may be whole, and what is damaged is deleted by the next `save`
+                raise InputError(f"cannot read {error.filename}: {error.strerror}") from error
             except folders.errors(self.folder) as error:
                 problem, manifest = f"{type(error).__name__}: {error}", {}
             if not problem and path is not None:
@@ -218,5 +245,7 @@ def _verify(path: Path) -> tuple[str | None, Json]:
             if files.sha256(path / name) != expected["sha256"]:
                 return f"{name} has another sha256", {}
         return None, manifest
+    except PermissionError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return f"{type(error).__name__}: {error}", {}

@@ -107,6 +107,9 @@ class Trainer:
             self.progress.say(line)
         if self.stopped and step < self.config.updates:
             self.progress.say(f"stopped at update {step} for want of a better metric: more steps change nothing")
+        if self.chief and (left := self.config.updates - step) > 0:
+            saved = (*names(self.program.model).values(), *(variable for _, variable in self._slot_variables()))
+            self.checkpoints.check_room(saved, left, self.config.save_every)
         self._open_writer()
         self.meter = Meter(self.feed.parts, self.config.peak or flops.peak(self.strategy))
         with interruption.noted(self), contextlib.closing(self.progress):

@@ -30,6 +30,7 @@ def _nearest(options: argparse.Namespace) -> None:
 
 
 def _print_nearest(model: "Runner", options: argparse.Namespace) -> None:
+    from kerasbert.tasks import spelled_specials
     from ..runtime.stored_index import MAGIC, StoredIndex
 
     model.kind.with_prompt(options.prompt_name)  # before the texts are encoded
@@ -37,8 +38,11 @@ def _print_nearest(model: "Runner", options: argparse.Namespace) -> None:
         is_index = file.read(len(MAGIC)) == MAGIC
     if is_index:
         index = StoredIndex(model, options.among)
+        spelled_specials.tell(model.tokenizer, options.texts, model.kind)
     else:
-        index = model.index(samples.opened(options.among, model.bundle, model.kind, options.text_column).texts())
+        texts = samples.opened(options.among, model.bundle, model.kind, options.text_column).texts()
+        spelled_specials.tell(model.tokenizer, [*texts, *options.texts], model.kind)
+        index = model.index(texts)
     check_read(options, "json", "top")
     for text in options.texts:
         for hit in index.nearest(text, options.top, options.prompt_name):

@@ -3,6 +3,7 @@
 import json
 import shutil
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -160,3 +161,21 @@ def test_the_manifest_says_what_there_is(tmp_path):
     manifest = json.loads((tmp_path / "checkpoints" / "step_3" / "manifest.json").read_text())
     assert manifest["step"] == 3
     assert manifest["files"].keys() == {"weights.safetensors"}
+
+
+def test_a_disk_without_room_is_told_before_the_updates(tmp_path, monkeypatch):
+    """As many as there are at once: two are kept, and one is written before the oldest goes."""
+    checkpoints, variables = Checkpoints(tmp_path), [np.zeros((500, 300), "float32"), np.zeros(100_000, "float32")]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: types.SimpleNamespace(free=2_500_000))
+    for updates, every in ((100, 0), (100, 100), (100, 50)):
+        checkpoints.check_room(variables, updates, every)
+    told = (
+        r"checkpoints in .* will take 3\.0 MB \(3 of 1\.0\), and 2\.5 MB are free\. Free space or choose another place"
+    )
+    with pytest.raises(InputError, match=told):
+        checkpoints.check_room(variables, 1000, 10)
+    save(checkpoints, 1)
+    checkpoints.check_room(variables, 1000, 10)  # one is there
+    Checkpoints("ram://room/run").check_room(variables, 1000, 10)
+    with pytest.raises(InputError, match=r"will take 3\.0 MB \(1 of 3\.0\)"):
+        checkpoints.check_room(3 * variables, 5, 0)
