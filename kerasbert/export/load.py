@@ -12,6 +12,7 @@ from kerasbert.data.reading import numbered_lines
 from kerasbert.errors import InputError
 from kerasbert.export.client import CallError, Client
 from kerasbert.storage.json_view import Json, JsonMap, unrepeated
+from kerasbert.value_types import check_whole
 
 TEXTS = (  # of 3 to 60 words
     "a gripping film",
@@ -90,6 +91,8 @@ def measure(
     Raises:
         CallError: the first request, which is not counted, is refused.
     """
+    for name, number in (("requests", requests), ("concurrency", concurrency), ("batch", batch)):
+        check_whole(name, number)
     endless = itertools.cycle(rows)
     calls = [_columns([next(endless) for _ in range(batch)]) for _ in range(min(requests, len(rows)))]
     client.predict(calls[0], signature)

@@ -197,6 +197,7 @@ def fill_mask(
         InputError: a text without a mask, or a model without a masked-LM head.
     """
     check_whole("top", top)
+    check_whole("batch", batch)
     model = loading.load(model, task=TASK) if isinstance(model, str | os.PathLike) else model
     task = getattr(model, "task", None)
     if task is None or not isinstance(task.how, Tokens):

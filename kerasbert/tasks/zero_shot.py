@@ -16,6 +16,7 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.entailment import columns
 from kerasbert.tasks.given import listed
 from kerasbert.tasks.graph_values import BATCH
+from kerasbert.value_types import check_whole
 
 if TYPE_CHECKING:
     import os
@@ -55,6 +56,7 @@ def zero_shot(
     Raises:
         InputError: a model of another kind, no label for entailment, no labels, or a template without {}.
     """
+    check_whole("batch", batch)
     model = predict.as_model(model)
     texts = listed(texts)
     wrong = next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)
