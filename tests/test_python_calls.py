@@ -10,7 +10,7 @@ import pytest
 import kerasbert as kb
 from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
-from kerasbert.export import load
+from kerasbert.export import load as requests
 from kerasbert.mobile import golden, prune
 from kerasbert.mobile.options import CompressConfig
 from kerasbert.options import checked
@@ -151,7 +151,7 @@ def test_numbers_of_numpy_are_numbers():
         (lambda: kb.list_models("bert"), "list_models takes no argument by place"),
         (lambda: kb.fill_mask("run", ["a"], batch=0), "batch must be a whole number of at least 1"),
         (lambda: kb.zero_shot("run", ["a"], ["b"], batch=0), "batch must be a whole number of at least 1"),
-        (lambda: load.measure(None, [{"t": "a"}], requests=0), "requests must be a whole number of at least 1"),
+        (lambda: requests.measure(None, [{"t": "a"}], requests=0), "requests must be a whole number of at least 1"),
         (lambda: golden.verify("a.tflite", "x"), "runner is a str, expected what load.FILE. gives"),
     ],
 )
