@@ -10,6 +10,9 @@ As in transformers: a row of at most (5 + 2r) c tokens has full attention; a lon
 last is the last global one, so that what it computes depends on its padding; blocks are drawn by numpy from the layer's number,
 up to block 2r + 5, and at 1,024, 3,072 and 4,096 tokens as in the released code (a neighbour that is drawn counts twice).
 
+An answer's ends have a feed-forward network of their own in the head. Differs: transformers leaves the question's tokens out of
+the softmax of its loss; here they take part, as in BERT.
+
 Differs: transformers draws in training alone and else sees the first block r times more, `sparse.plan` "first": what its
 checkpoints are read with. `--set sparse.plan=drawn` sees as the paper does. Its long rows have no attention dropout; ours have.
 """
