@@ -35,11 +35,17 @@ def places(tokenizer: "Tokenizer | None", inputs: Mapping[str, Tensor], letter: 
     The context stands behind as many special tokens as the tokenizer's template has in front of it; `letter` is its own there.
 
     Raises:
-        InputError: no tokenizer tells where.
+        InputError: no tokenizer tells where, or one that finds such tokens within texts too.
     """
     if tokenizer is None:
         raise InputError("starts looks for the context in a row by the tokenizer's template, and there is no tokenizer")
     items, ids = tokenizer.pair, ops.cast(inputs["token_ids"], "int32")
+    around = {tokenizer.vocabulary[item.id] for item in items if not item.text}
+    if spelled := sorted(around & {token.content for token in tokenizer.added}):
+        raise InputError(
+            f"starts looks for the context between {', '.join(spelled)}, which the tokenizer finds within texts too: import "
+            "without --special-tokens-in-texts"
+        )
     at = text_item(items, letter)
     specials = np.unique([item.id for item in items if not item.text]).astype("int32")
     before = sum(not item.text for item in items[:at])

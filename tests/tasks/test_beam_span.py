@@ -10,6 +10,7 @@ from kerasbert.layers.naming import names
 from kerasbert.mobile.runtime import load
 from kerasbert.tasks import beam_span
 from kerasbert.tasks.batches import encode_texts
+from kerasbert.text.added import finding_specials
 from tests import tiny
 from tests.tasks.test_span import LENGTH, squad_file
 
@@ -33,6 +34,8 @@ def test_where_an_answer_may_stand():
         assert np.flatnonzero(may).tolist() == expected
     with pytest.raises(InputError, match="there is no tokenizer"):
         beam_span.places(None, batch)
+    with pytest.raises(InputError, match=r"between \[CLS\], \[SEP\], which the tokenizer finds within texts too"):
+        beam_span.places(finding_specials(tiny.tokenizer()), batch)
 
 
 def test_what_it_is_not_for():
