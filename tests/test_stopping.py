@@ -109,7 +109,7 @@ def test_an_interruption_while_a_program_is_imported_shows_no_traceback(unheard,
     monkeypatch.setitem(sys.modules, module, fake)
     assert getattr(command, program)() == 7
     assert seen == [signal.SIG_DFL]
-    assert signal.getsignal(signal.SIGINT) is stopping._interrupt
+    assert signal.getsignal(signal.SIGINT) is stopping._stop
 
 
 def test_the_programs_are_installed_as_they_are_called():

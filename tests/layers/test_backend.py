@@ -43,7 +43,7 @@ def test_a_table_on_tpu_gives_the_rows_and_gradients_of_a_gather(rows):
     with backend.as_tpu():
         value, gradient = found()
     np.testing.assert_array_equal(value, plain[0])
-    np.testing.assert_allclose(gradient, plain[1], atol=1e-5)
+    np.testing.assert_allclose(gradient, plain[1], rtol=1e-6, atol=1e-5)  # sums of up to 200 numbers
 
 
 @pytest.mark.parametrize("activation", [None, "gelu", "gelu_tanh", "relu"])
