@@ -123,7 +123,7 @@ static void consider(ranking *r, const found *one) {
   r->items[at] = *one;
 }
 
-#define IMPOSSIBLE (-3e4f / 2) /* a sum below it is no answer's */
+#define IMPOSSIBLE (-3e4f / 2) /* half of answers/span.py's: a sum below it is no answer's */
 
 size_t kb_span_width(const kb_model *model) { return 2 * (size_t)(model->starts > 0 ? model->starts : 1); }
 
