@@ -32,9 +32,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")  # no file can hold one
 
 RANKED = 20  # answers among which one that differs is looked for
 RARE = -20.0  # logits below the best, farther than which no error is told apart
-IMPOSSIBLE = (
-    -1e4
-)  # what a network says of a token where no answer begins or ends; a sum below half of it is no answer's
+# of a token where no answer begins or ends; a sum below half of it is no answer's, in span.c too
+IMPOSSIBLE = -3e4
 
 # tokenizer -> the context that it tokenized last: files ask several questions about one context after the other
 _last: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
