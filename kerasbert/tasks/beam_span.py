@@ -40,16 +40,15 @@ def places(tokenizer: "Tokenizer | None", inputs: Mapping[str, Tensor], letter: 
     if tokenizer is None:
         raise InputError("starts looks for the context in a row by the tokenizer's template, and there is no tokenizer")
     items, ids = tokenizer.pair, ops.cast(inputs["token_ids"], "int32")
-    around = {tokenizer.vocabulary[item.id] for item in items if not item.text}
-    if spelled := sorted(around & {token.content for token in tokenizer.added}):
+    specials = sorted({item.id for item in items if not item.text})
+    if spelled := sorted({tokenizer.vocabulary[i] for i in specials} & {token.content for token in tokenizer.added}):
         raise InputError(
             f"starts looks for the context between {', '.join(spelled)}, which the tokenizer finds within texts too: import "
             "without --special-tokens-in-texts"
         )
     at = text_item(items, letter)
-    specials = np.unique([item.id for item in items if not item.text]).astype("int32")
     before = sum(not item.text for item in items[:at])
-    special = ops.any(ops.equal(ops.expand_dims(ids, 2), specials), axis=2)
+    special = ops.any(ops.equal(ops.expand_dims(ids, 2), np.array(specials, "int32")), axis=2)
     passed = ops.cumsum(ops.cast(special, "int32"), axis=1)
     context = ops.logical_and(ops.equal(passed, before), ops.logical_not(special))
     if "padding_mask" in inputs:

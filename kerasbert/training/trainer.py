@@ -8,7 +8,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kerasbert import progress
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError, NonFinite
 from kerasbert.inputs import Tensor
@@ -100,9 +99,9 @@ class Trainer:
         """
         step = self.began = self._restore()
         self._note()
-        if step and self.chief:
-            progress.say(f"going on from step {step}", quiet=self.config.quiet)
         self.progress = Progress(self.config.updates, step, self.config.quiet)
+        if step and self.chief:
+            self.progress.say(f"going on from step {step}")
         if self.chief and (line := self.run.grow(self.config, step)):
             self.progress.say(line)
         if self.stopped and step < self.config.updates:

@@ -69,23 +69,6 @@ def test_a_text_that_cannot_be_read_ends_no_service(stdin, json_option, float_fi
     assert err.splitlines() == [f"error: {line}", "2 of 5 texts hold nothing to read and have no answer: 3, 5"]
 
 
-def test_run_tells_once_that_a_special_token_is_read_as_text(float_file, tmp_path, monkeypatch, capsys):
-    """As `predict` does, which it did not: the texts of a pair in one look like two."""
-    told = "of 3 texts hold [SEP], which is read as other text, not as the special token: a pair goes in as two texts"
-    texts = ["a good [SEP] film", "bad", "[CLS] a film"]
-    assert main(["run", str(float_file[0]), *texts]) == 0
-    assert capsys.readouterr().err.count(f"2 {told}") == 1
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(texts).encode())))
-    assert main(["run", str(float_file[0]), "--json"]) == 0
-    assert capsys.readouterr().err.count(f"2 {told}") == 1
-    (tmp_path / "rows.txt").write_text("\n".join(texts))
-    assert main(["run", str(float_file[0]), "--data", str(tmp_path / "rows.txt")]) == 0
-    shortest = told.replace("SEP", "CLS")  # is answered first
-    assert capsys.readouterr().err.count(f"2 {shortest}") == 1
-    assert main(["run", str(float_file[0]), "a good film", "a | b"]) == 0
-    assert capsys.readouterr().err == ""
-
-
 def test_run_answers_a_line_before_the_next_one_comes(float_file):
     command = [sys.executable, "-m", "kerasbert.mobile.cli", "run", float_file[0], "--no-cache"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
