@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests import forks
@@ -135,3 +136,11 @@ def forgotten() -> Iterator[None]:
         for name in set(sys.modules) - modules:
             if name.startswith("kerasbert_plugin_"):
                 del sys.modules[name]
+
+
+def close(found: Any, wanted: Any, share: float = 2e-6) -> None:
+    """Assert that two float32 arrays differ by at most that share of the largest number, or of 1: 16 of its last digits.
+
+    A processor sums a product in its own order. A fixed bound of 1e-6 leaves numbers of 4 two digits, and fails elsewhere.
+    """
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=share * max(1.0, np.abs(wanted).max()))

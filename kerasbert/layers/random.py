@@ -19,7 +19,7 @@ import numpy as np
 from keras import ops
 
 from kerasbert.inputs import Shape, Tensor
-from kerasbert.layers.backend import argmax
+from kerasbert.layers.backend import argmax, keep
 from kerasbert.layers.backend_graph import traced_once
 from kerasbert.storage.json_view import Json
 from kerasbert.within import within
@@ -216,13 +216,12 @@ def drop(x: Tensor, key: Tensor, rate: float, first: Tensor = 0) -> Tensor:
     """
     if key is None:
         return x
-    sizes, scale = tuple(ops.shape(x)[1:]), ops.cast(1 / (1 - rate), x.dtype)
+    sizes = tuple(ops.shape(x)[1:])
     if all(isinstance(size, int) for size in sizes):
         kept = _kept(key, rate, first, *sizes)
     else:  # of open lengths: nothing is compiled
         kept = traced_once(_kept, x.shape, key, rate, first, *sizes)
-    # a choice, not a product: what the gradient keeps is a byte for each element
-    return ops.where(kept, x * scale, ops.cast(0, x.dtype))
+    return keep(x, kept, 1 / (1 - rate))
 
 
 def _kept(key: Tensor, rate: float, first: Tensor, *sizes: Tensor) -> Tensor:

@@ -166,3 +166,33 @@ def test_recomputing_for_a_tpu_gives_the_same_value_and_gradients():
         for one, other in zip(plain, again(x), strict=True):
             np.testing.assert_allclose(other, one, rtol=1e-6)
         assert "opt-barrier" in again.experimental_get_compiler_ir(tf.TensorSpec([4, 5]))(stage="hlo")
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_numbers_of_16_bits_are_kept_as_by_a_choice(dtype, compiled):
+    """To the bit, whatever stands where nothing is kept; the first and second derivatives too."""
+    x = tf.cast([[1.7, -2.3, 3e4, 0.01, -0.0], [np.nan, np.inf, -np.inf, 65000.0, 5.0]], dtype)
+    kept = np.array([[True, False, True, True, True], [False, False, False, False, True]])
+
+    def twice(form, x):
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = form(form(x) * x)
+            first = tape.gradient(y, x)
+        return y, first, outer.gradient(first, x)
+
+    def chosen(x):
+        return tf.where(kept, x * tf.cast(1.25, x.dtype), tf.cast(0, x.dtype))
+
+    graph = tf.function(
+        lambda x: twice(lambda x: backend.keep(x, kept, 1.25), x), jit_compile=compiled, autograph=False
+    )
+    wanted = tf.function(lambda x: twice(chosen, x), jit_compile=compiled, autograph=False)
+    for one, other in zip(graph(x), wanted(x), strict=True):
+        rows = [np.where(kept, tf.cast(each, "float32"), 0) for each in (one, other)]
+        np.testing.assert_array_equal(*rows)
+    y = backend.keep(x, kept, 1.25)
+    np.testing.assert_array_equal(tf.bitcast(y, tf.int16), tf.bitcast(chosen(x), tf.int16))

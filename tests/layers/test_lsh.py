@@ -8,6 +8,7 @@ from keras import ops
 from kerasbert.layers import random
 from kerasbert.layers.backend import fusion, permute, permute_plainly, stable_argsort
 from kerasbert.layers.lsh import Chunks, LocalAttention, LSHAttention, Visible, chunk_weights, round_weights
+from tests.support import close
 
 
 def made(kind, chunks, seed=0, width=7, heads=2, size=3, **more):
@@ -100,9 +101,9 @@ def test_the_kernel_is_the_mask_form_with_gradients(rounds, causal, padded, afte
         tape.watch(x)
         ours, theirs = layer(x, visible=visible)[0], mask_form(layer, x, visible, buckets)
         one, other = ops.sum(ours * upstream), ops.sum(theirs * upstream)
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    close(ours, theirs)
     for mine, full in zip(tape.gradient(one, [x, *weights]), tape.gradient(other, [x, *weights]), strict=True):
-        np.testing.assert_allclose(mine, full, atol=1e-5)
+        close(mine, full)
 
 
 def test_one_bucket_is_not_full_attention():
@@ -123,7 +124,7 @@ def test_up_to_a_chunk_it_is_full_attention_whatever_is_known_of_the_length(kind
     unknown = tf.function(
         lambda x: layer(x, visible=visible)[0], input_signature=[tf.TensorSpec((None, None, 7), tf.float32)]
     )
-    np.testing.assert_allclose(unknown(x), whole, atol=1e-6)
+    close(unknown(x), whole)
 
 
 @pytest.mark.parametrize("kind", [LocalAttention, LSHAttention])
@@ -138,7 +139,7 @@ def test_padding_and_what_stands_behind_are_not_seen(kind):
     pieces = np.repeat([[1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3]], 2, axis=0).astype("int32")
     matrix = pieces[:, :, None] == pieces[:, None, :]
     by_matrix = layer(x, visible=Visible(matrix=matrix))[0]
-    np.testing.assert_allclose(layer(x, visible=Visible(pieces=pieces))[0], by_matrix, atol=1e-6)
+    close(layer(x, visible=Visible(pieces=pieces))[0], by_matrix)
     matrix[0, 4] = False
     assert (np.asarray(layer(x, visible=Visible(matrix=matrix))[0])[0, 4] == 0).all()
 
@@ -152,7 +153,7 @@ def test_probabilities_are_of_all_tokens_and_add_up():
     assert not np.triu(np.asarray(probabilities), 1).any()
     values = layer.split(layer.value(x))
     own = ops.transpose(ops.matmul(probabilities, values), (0, 2, 1, 3))
-    np.testing.assert_allclose(layer.output_projection(ops.reshape(own, (2, 11, -1))), y, atol=1e-5)
+    close(layer.output_projection(ops.reshape(own, (2, 11, -1))), y)
 
 
 def test_compiled_parts_give_the_same():
@@ -169,7 +170,7 @@ def test_compiled_parts_give_the_same():
     with fusion(True):
         compiled = both()
     for one, other in zip(plain, compiled, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+        close(one, other)
 
 
 def test_directions_follow_update_layer_and_round_and_nothing_else():

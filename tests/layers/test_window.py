@@ -11,6 +11,7 @@ from keras import ops
 from kerasbert.layers import random, window
 from kerasbert.layers.backend import as_tpu, fusion
 from kerasbert.layers.window import Pattern, WindowAttention
+from tests.support import close
 
 
 def made(width=4, heads=2, size=3, hidden=8, seed=0, **more):
@@ -84,7 +85,7 @@ def test_the_banded_form_is_the_mask_form_gradients_too(case, fused):
         variables = [x, *(weight.value for weight in layer.weights)]
         found.append([y, *tape.gradient(loss, variables, unconnected_gradients="zero")])
     for one, other in zip(*found):
-        np.testing.assert_allclose(other, one, atol=1e-5)
+        close(other, one, share=1e-5)
 
 
 @pytest.mark.parametrize("length", [2, 5, 6, 7, 13])
@@ -92,7 +93,7 @@ def test_any_length_is_padded_within(length):
     layer, x = made(4), states(length=length)
     layer.in_full = lambda pattern, queries: pattern.dense
     every = [layer(x, scoring=Pattern(length, most=min(2, length), dense=dense))[0] for dense in (True, False)]
-    np.testing.assert_allclose(every[1], every[0], atol=1e-6)
+    close(every[1], every[0])
 
 
 def test_a_length_that_is_not_known_yet():
@@ -104,7 +105,7 @@ def test_a_length_that_is_not_known_yet():
 
     for length in (2, 9, 23):
         expected = layer(states(length=length), scoring=Pattern(length, most=min(3, length), dense=True))[0]
-        np.testing.assert_allclose(run(states(length=length)), expected, atol=1e-6)
+        close(run(states(length=length)), expected)
 
 
 @pytest.mark.parametrize("case", ["padding", "more", "marked", "pieces", "causal"])
@@ -113,17 +114,17 @@ def test_single_queries_are_as_among_all(case):
     layer, x = made(4), states()
     whole = layer(x, scoring=Pattern(23, **told))[0].numpy()
     first = layer(x[:, :1], source=x, scoring=Pattern(23, **told), queries="first")[0]
-    np.testing.assert_allclose(first, whole[:, :1], atol=1e-6)
+    close(first, whole[:, :1])
     places = np.array([[0, 3, 22], [1, 13, 20]], "int32")
     rows = np.take_along_axis(x, places[..., None], axis=1)
     expected = np.take_along_axis(whole, places[..., None], axis=1)
     for dense in (True, False):
         layer.in_full = lambda *_, dense=dense: dense
         found = layer(rows, source=x, scoring=Pattern(23, **told), queries=ops.convert_to_tensor(places))[0]
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        close(found, expected)
     with as_tpu():
         found = layer(rows, source=x, scoring=Pattern(23, **told), queries=ops.convert_to_tensor(places))[0]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    close(found, expected)
 
 
 @pytest.mark.parametrize("dense", [True, False])
@@ -160,7 +161,7 @@ def test_a_matrix_is_and_ed_with_the_window():
     y = layer(x, scoring=Pattern(7, matrix=ops.convert_to_tensor(matrix)))[0].numpy()
     whole = layer(x, scoring=Pattern(7, dense=True))[0].numpy()
     np.testing.assert_array_equal(y[0, 5], 0.0)
-    np.testing.assert_allclose(np.delete(y, 5, 1), np.delete(whole, 5, 1), atol=1e-6)
+    close(np.delete(y, 5, 1), np.delete(whole, 5, 1))
 
 
 def test_a_global_token_within_the_window_is_seen_once():
@@ -179,7 +180,7 @@ def test_few_global_queries_are_as_many():
     folded = layer(x, scoring=told)[0].numpy()
     assert layer.few(tf.zeros((2, 1, 8)), layer.key_global)
     layer.few = lambda *_: False
-    np.testing.assert_allclose(layer(x, scoring=told)[0], folded, atol=1e-5)
+    close(layer(x, scoring=told)[0], folded)
 
 
 def test_dropout_is_of_the_rows_key():
@@ -192,5 +193,5 @@ def test_dropout_is_of_the_rows_key():
             return layer(tf.gather(x, rows), scoring=Pattern(23, **part), training=True)[0].numpy()
 
     whole = run([0, 1, 2, 3])
-    np.testing.assert_allclose(run([2, 3]), whole[2:], atol=1e-6)
+    close(run([2, 3]), whole[2:])
     assert np.abs(whole - layer(x, scoring=Pattern(23, **told))[0].numpy()).max() > 1e-2

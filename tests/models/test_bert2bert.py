@@ -18,6 +18,7 @@ from kerasbert.tasks.task import find_task
 from kerasbert.testing import battery, generating
 from tests import tiny
 from tests.checkpoints.theirs import same_weights
+from tests.support import close
 
 SPEC = tiny.SPEC | {"embeddings.vocabulary": tiny.tokenizer().size, "initializer": 0.3}
 ROWS = [
@@ -148,7 +149,7 @@ def test_embeddings_without_a_norm_are_the_sum_of_the_tables():
         tables.tokens.table.numpy()[read["token_ids"]] + tables.positions.table.numpy()[: read["token_ids"].shape[1]]
     )
     got = model.encoder_stack.embed(read["token_ids"])
-    np.testing.assert_allclose(got, expected + tables.segments.table.numpy()[0], rtol=1e-6)
+    close(got, expected + tables.segments.table.numpy()[0])
     assert np.isfinite(model(read)["sequence"]).all()
 
 
