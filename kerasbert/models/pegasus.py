@@ -8,8 +8,7 @@ those of about 32,000.
 
 What is added to the logits, `final_logits_bias` of transformers, is zero in all released models: it is kept as a head, `lm`.
 
-Differs: no pretraining by gap sentences here yet (section 3.1); another objective can be named (`--objective infilling`). No
-dropout within the feed-forward layers.
+Differs: no dropout within the feed-forward layers.
 """
 
 import numpy as np
@@ -90,7 +89,7 @@ PEGASUS = register(
         encoder=Pegasus,
         kind="seq2seq",
         tokenizer="unigram",
-        objective="",
+        objective="gap_sentences",
         names={"hf": HF},
         inputs=SOURCE_AND_TARGET,
         readout="none",

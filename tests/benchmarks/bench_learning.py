@@ -6,7 +6,7 @@ As `tests.objectives.learn` trains them: one layer of 64 (two of Reformer), rows
 batches of 32, seed 0. The losses are means of the last updates. The entropy is that of the tokens that are to be predicted, by
 how often each occurs: what is known without the text around them. Of Quick-Thoughts it is that of an even choice among sentences.
 The same model is then fine-tuned with SST-2's 6,920 rows, three epochs at 1e-3, and answers its 436 dev rows: their accuracy
-stands beside the share of the commoner label and four standard errors of that share. MASS, which only writes, has none.
+stands beside the share of the commoner label and four standard errors of that share. MASS and PEGASUS only write.
 Needs ../shared/data.
 A family that learns too little so is measured a second and a third time, with seeds 0 and 1, as OTHERWISE says: both are told.
 DIR keeps learning.jsonl, a row for each line: the same command goes on.
