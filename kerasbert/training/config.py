@@ -79,7 +79,9 @@ class TrainConfig:
         flag=False,
         python='With {"ema": 0.999} the run leaves the moving average of the weights',
     )
-    schedule: str = option("linear", "linear, polynomial, cosine, inverse_square_root or slanted_triangular")
+    schedule: str = option(
+        "linear", "linear, polynomial, cosine, inverse_square_root, slanted_triangular or warmup_stable_decay"
+    )
     schedule_options: JsonMap | None = option(None, "see `training.schedules`", flag=False)
     freeze: Sequence[str] | None = option(
         None,

@@ -118,6 +118,29 @@ class SlantedTriangularSchedule(Schedule):
         return self.peak * (1.0 + p * (self.ratio - 1.0)) / self.ratio
 
 
+class WarmupStableDecaySchedule(Schedule):
+    """The peak, until a last part of the run goes down to `end` (Hu et al., 2024, "WSD", equation 1).
+
+    ModernBERT's (Warner et al., 2024, section 2.2.2): down along 1 - sqrt(what is done) (Hägele et al., 2024, equation 2).
+
+    Args:
+        decay: float, the last part, as a share of the updates after the warm-up.
+        power: float, 1 - (what is done)^power: 0.5 is the square root, 1 a straight line.
+        end: float, the last rate as a part of the peak.
+    """
+
+    def __init__(
+        self, peak: float, steps: int, warmup: int = 0, decay: float = 0.1, power: float = 0.5, end: float = 0.0
+    ) -> None:
+        super().__init__(peak, steps, warmup)
+        self.decay, self.power, self.end = decay, power, end
+
+    def after(self, update: Tensor) -> Tensor:
+        last = round(self.decay * (self.steps - self.warmup))
+        done = ops.clip((update - (self.steps - last)) / (last + 1.0), 0.0, 1.0)
+        return self.end + (1.0 - self.end) * (1.0 - ops.power(done, self.power))
+
+
 def check_class(name: str, schedule: object) -> None:
     """The rules of SCHEDULES.
 
@@ -136,9 +159,10 @@ for _name, _schedule in {
     "cosine": CosineSchedule,
     "inverse_square_root": InverseSquareRootSchedule,
     "slanted_triangular": SlantedTriangularSchedule,
+    "warmup_stable_decay": WarmupStableDecaySchedule,
 }.items():
     SCHEDULES.add(_name, _schedule)
-RANGES = {"power": (0.0, math.inf), "end": (0.0, 1.0), "ratio": (1.0, math.inf)}
+RANGES = {"power": (0.0, math.inf), "end": (0.0, 1.0), "ratio": (1.0, math.inf), "decay": (0.0, 1.0)}
 
 
 def make_schedule(

@@ -50,6 +50,17 @@ def test_inverse_square_root_is_noam():
     assert float(schedule(15_999)) == pytest.approx(6.99e-4 / 2, abs=5e-7)
 
 
+def test_warmup_stable_decay():
+    # of 8 updates after the warm-up the last 4 go down: a fifth, two fifths ... of the way are done
+    done = np.arange(1, 5) / 5
+    found = rates("warmup_stable_decay", 10, 2, decay=0.5)
+    np.testing.assert_allclose(found, [0.5, 1.0, 1.0, 1.0, 1.0, 1.0, *(1 - np.sqrt(done))], rtol=1e-6)
+    straight = rates("warmup_stable_decay", 10, 2, decay=0.5, power=1.0, end=0.5)
+    np.testing.assert_allclose(straight[6:], 1 - 0.5 * done, rtol=1e-6)
+    np.testing.assert_allclose(rates("warmup_stable_decay", 9, 1, decay=1, power=1), rates("linear", 9, 1), rtol=1e-6)
+    assert rates("warmup_stable_decay", 5, 1, decay=0) == [1.0] * 5
+
+
 def test_slanted_triangular():
     # Howard and Ruder, equation 3: T = 10, cut_frac = 0.2, ratio = 32: cut 2, p = t/2, then 1 - (t - 2) / (2 * (1/0.2 - 1))
     p = [0.0, 0.5, 1.0, *(1 - (t - 2) / 8 for t in range(3, 10))]
@@ -64,7 +75,9 @@ def test_every_schedule_peaks_after_its_warm_up_and_never_stops(name):
     found = rates(name, 50, 10)
     assert max(found) == pytest.approx(1.0)
     assert np.argmax(found) == (10 if name == "slanted_triangular" else 9)
-    assert np.diff(found)[:9].min() > 0 > np.diff(found)[11:].max()
+    stays = 46 if name == "warmup_stable_decay" else 11  # updates before the rate goes down
+    assert np.diff(found)[:9].min() > 0 > np.diff(found)[stays:].max()
+    assert np.diff(found)[11:].max() <= 0
     assert min(found) > 0
 
 
