@@ -2,7 +2,7 @@
 
 Differences from BERT, section 2.1 and table 1: Llama's layer with bidirectional attention. Rotary positions of the base 250,000;
 grouped-query attention; SwiGLU feed-forward networks; RMSNorm in front of the sublayers and behind the last; no bias, no dropout,
-no segments. Section 2.2: masked tokens alone, 50% of them and in the last phase 10% (`--objective-settings`).
+no segments. Section 2.2: masked tokens alone, 50% of them and in the last phase 10% (`phases` of a recipe).
 
 Of the released code: the masked tokens have a table of their own, without a layer in front; labels stand behind a layer with
 GELU, which reads every token, and their logits are averaged (`readout` "late"), or the mean of the tokens, or the first.
@@ -11,6 +11,7 @@ GELU, which reads every token, and their logits are averaged (`readout` "late"),
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -27,8 +28,9 @@ from kerasbert.layers.grouped import GroupedAttention
 from kerasbert.layers.initial import Normal
 from kerasbert.layers.norms import RMSNorm
 from kerasbert.layers.rotary import RotaryAttention, check_head_size, with_places
+from kerasbert.objectives.bert import MaskedLMPretraining
 from kerasbert.poolings import LATE
-from kerasbert.registry import Family, register
+from kerasbert.registry import Family, register, register_objective
 from kerasbert.spec import Spec
 from kerasbert.storage.json_view import Json, JsonMap
 
@@ -221,6 +223,14 @@ HF = Dialect(
     },
 )
 
+
+class EuroBertPretraining(MaskedLMPretraining):
+    """Masked tokens alone, half of them; 10% in the last phase (section 2.2)."""
+
+    defaults = MappingProxyType({"rate": 0.5})
+
+
+register_objective("eurobert", EuroBertPretraining)
 EUROBERT = register(
     Family(
         name="eurobert",
@@ -254,7 +264,7 @@ EUROBERT = register(
             },
         },
         encoder=EuroBert,
-        objective="masked_lm",
+        objective="eurobert",
         tokenizer="bpe",
         names={"hf": HF},
         paper="Boizard et al., 2025, EuroBERT: Scaling Multilingual Encoders for European Languages",

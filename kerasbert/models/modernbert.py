@@ -19,6 +19,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -37,8 +38,9 @@ from kerasbert.layers.heads import LabelHead, MaskedLM
 from kerasbert.layers.norms import BiasFreeLayerNorm
 from kerasbert.layers.readout import Queries
 from kerasbert.layers.rotary import RotaryAttention, check_head_size, with_places
+from kerasbert.objectives.bert import MaskedLMPretraining
 from kerasbert.poolings import READOUTS
-from kerasbert.registry import Family, register
+from kerasbert.registry import Family, register, register_objective
 from kerasbert.spec import Spec
 from kerasbert.storage.json_view import Json, JsonMap
 
@@ -327,6 +329,14 @@ HF = Dialect(
     },
 )
 
+
+class ModernBertPretraining(MaskedLMPretraining):
+    """Masked tokens alone, 30% of them (section 2.2)."""
+
+    defaults = MappingProxyType({"rate": 0.3})
+
+
+register_objective("modernbert", ModernBertPretraining)
 MODERNBERT = register(
     Family(
         name="modernbert",
@@ -349,7 +359,7 @@ MODERNBERT = register(
             "large": {"hidden": 1024, "blocks.layers": 28, "attention.heads": 16, "feedforward.width": 2624},
         },
         encoder=ModernBert,
-        objective="masked_lm",
+        objective="modernbert",
         tokenizer="bpe",
         names={"hf": HF},
         paper="Warner et al., 2024, Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder",

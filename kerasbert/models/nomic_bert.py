@@ -11,6 +11,7 @@ here, as in transformers, 2,048 tokens are the most.
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kerasbert.checkpoints.forms import Joined
@@ -23,7 +24,8 @@ from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.rotary import RotaryAttention, check_head_size, with_places
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.models.bert import ONE_MAP
-from kerasbert.registry import Family, register
+from kerasbert.objectives.bert import MaskedLMPretraining
+from kerasbert.registry import Family, register, register_objective
 from kerasbert.spec import Blocks, Embeddings, FeedForward, Spec
 from kerasbert.storage.json_view import Json, JsonMap
 
@@ -189,6 +191,14 @@ HF = BERT_HF.derive(
     },
 )
 
+
+class NomicBertPretraining(MaskedLMPretraining):
+    """Masked tokens alone, 30% of them (section 4.2)."""
+
+    defaults = MappingProxyType({"rate": 0.3})
+
+
+register_objective("nomic_bert", NomicBertPretraining)
 NOMIC_BERT = register(
     Family(
         name="nomic-bert",
@@ -201,7 +211,7 @@ NOMIC_BERT = register(
         ),
         sizes={"base": {}},
         encoder=NomicBert,
-        objective="masked_lm",
+        objective="nomic_bert",
         names={"hf": HF},
         paper="Nussbaum et al., 2024, Nomic Embed: Training a Reproducible Long Context Text Embedder",
     )
