@@ -59,10 +59,20 @@ class GeneratorSize:
 
     Args:
         share: float, of the discriminator's H, N and F (table 6, "generator size"); None for the paper's, 1/3 where H is
-            768 and 1/4 elsewhere.
+            768 and 1/4 elsewhere (`share_of`).
     """
 
     share: float | None = None
+
+
+def share_of(spec: Spec) -> float:
+    """Of the discriminator's H, N and F that the paper's generator has (table 6, "generator size")."""
+    return 1 / 3 if spec.hidden == 768 else 1 / 4
+
+
+def scaled(value: int | tuple[int, ...], share: float) -> object:
+    """A share of a size, or of each layer's, at least 1."""
+    return tuple(scaled(each, share) for each in value) if isinstance(value, tuple) else max(1, round(share * value))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,17 +83,13 @@ class ElectraSpec(Spec):
 
     def of_generator(self) -> "ElectraSpec":
         """The Spec of the generator's blocks; its heads are as wide as the discriminator's."""
-        share = self.generator.share or (1 / 3 if self.hidden == 768 else 1 / 4)
-
-        def scaled(value: int | tuple[int, ...]) -> object:
-            return tuple(map(scaled, value)) if isinstance(value, tuple) else max(1, round(share * value))
-
+        share = self.generator.share or share_of(self)
         return self.base.derive(
             {
-                "hidden": scaled(self.hidden),
-                "attention.heads": scaled(self.attention.heads),
+                "hidden": scaled(self.hidden, share),
+                "attention.heads": scaled(self.attention.heads, share),
                 "attention.head_size": self.head_size,
-                "feedforward.width": scaled(self.feedforward.width),
+                "feedforward.width": scaled(self.feedforward.width, share),
                 "embeddings.width": self.embeddings.width or self.hidden,
             }
         )
@@ -162,15 +168,7 @@ class ElectraModel(heads.HeadedModel):
     def call(self, inputs: Tensor, training: bool = False) -> dict[str, Tensor]:
         encoder = self.body
         encoder.check(inputs)
-        visible = encoder.visible(inputs)
-        summed = encoder.embeddings.sum(inputs["token_ids"], inputs.get("segment_ids"), inputs.get("position_ids"))
-        logits = self.heads["generator"](
-            encoder.embeddings.normalise(summed, training),
-            None if visible is None else visibility.bias(visible),
-            positions=inputs["mlm_positions"],
-            table=encoder.embeddings.tokens.table,
-            training=training,
-        )
+        logits = self.generated(inputs, training)
         sampled = random.sample(logits, random.rows_key("replaced tokens", ops.shape(logits)[0]))
         corrupted, replaced = substitute(inputs, sampled)
         outputs = encoder({**inputs, "token_ids": corrupted}, training=training)
@@ -181,6 +179,19 @@ class ElectraModel(heads.HeadedModel):
             "replaced": replaced,
             "rtd_logits": self.heads["rtd"](outputs["sequence"])[..., 0],
         }
+
+    def generated(self, inputs: Mapping[str, Tensor], training: bool) -> Tensor:
+        """The generator's logits: float32 [B, P, V]."""
+        encoder = self.body
+        visible = encoder.visible(inputs)
+        summed = encoder.embeddings.sum(inputs["token_ids"], inputs.get("segment_ids"), inputs.get("position_ids"))
+        return self.heads["generator"](
+            encoder.embeddings.normalise(summed, training),
+            None if visible is None else visibility.bias(visible),
+            positions=inputs["mlm_positions"],
+            table=encoder.embeddings.tokens.table,
+            training=training,
+        )
 
 
 def substitute(inputs: Mapping[str, Tensor], sampled: Tensor) -> tuple[Tensor, Tensor]:
@@ -218,7 +229,8 @@ class ElectraPretraining(BertPretraining):
         spec, dtype = encoder.spec, encoder.dtype_policy
         if not hasattr(spec, "of_generator"):
             raise InputError(
-                "the objective electra needs a generator, which this model's Spec does not describe: pretrain an electra"
+                "the objective electra needs a generator, which this model's Spec does not describe: pretrain an electra (or a "
+                "funnel with --objective funnel_electra, a deberta-v3 with deberta_v3)"
             )
         smaller = spec.of_generator()
         # the released code's generator has its blocks' activation in the head too

@@ -10,7 +10,7 @@
   numbers. Whether two tokens are of one segment adds to a score as in XLNet. Neither counts for [CLS].
 - Of the released code: queries have no bias; GELU by tanh; a block's layers may be repeated with the same weights.
 
-Pretraining (section 3.1) is BERT's masked LM without a question about pairs, or ELECTRA's. Differs: the latter is not here.
+Pretraining (section 3.1) is BERT's masked LM without a question about pairs, or ELECTRA's (`models.funnel_electra`).
 Differs: the released code pools a row with its padding, so that what a text gives depends on the texts beside it; here a row
 gives what theirs gives of it alone. No dropout on the sines. Kernels start as BERT's, not by their fan.
 """
@@ -311,6 +311,7 @@ HF = FunnelDialect(
     forms={"*.r_kernel": ByHead()},
     heads={
         "mlm": {"bias": "V"},
+        "generator": None,
         "rtd": {"inner/kernel": "H H", "inner/bias": "H", "kernel": "H 1", "bias": "1"},
         "classifier": {"inner/kernel": "H H", "inner/bias": "H", "kernel": "H L", "bias": "L"},
         "span": {"kernel": "H 2", "bias": "2"},

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import kerasbert as kb
 from kerasbert import registry
@@ -10,6 +11,8 @@ from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
 from kerasbert.layers.pooled import Distances, Level, PooledAttention
 from kerasbert.models.funnel import FUNNEL, HF
+from kerasbert.models.funnel_electra import of_generator
+from kerasbert.testing import battery
 
 TINY = {
     "hidden": 12,
@@ -217,3 +220,40 @@ def test_configurations():
 def test_settings_that_are_none_are_refused(change, message):
     with pytest.raises(InputError, match=message):
         FUNNEL.spec.derive(change)
+
+
+def test_its_generator_is_a_smaller_funnel_with_heads_as_wide():
+    own = of_generator(FUNNEL.size("large"))
+    assert (own.hidden, own.attention.heads, own.head_size, own.feedforward.width) == (256, 4, 64, 1024)
+    assert (own.sizes, own.embeddings.width, own.funnel.decoder) == (FUNNEL.size("large").sizes, 1024, 2)
+    odd = of_generator(FUNNEL.spec.derive(TINY | {"hidden": 14}))
+    assert odd.hidden % 2 == 0
+    assert registry.objective("funnel_electra").settings_for(FUNNEL.size("large")).rate == 0.25
+
+
+def test_replaced_tokens_are_what_the_generator_says():
+    """In the selected places alone; the discriminator's loss moves nothing of the generator."""
+    encoder = kb.build("funnel/small", **TINY)
+    program = registry.objective("funnel_electra")(encoder, battery.tokenizer("wordpiece"))
+    ids = np.random.default_rng(0).integers(5, 40, (3, 11)).astype("int32")
+    mask = (np.arange(11) < np.array([[11], [8], [5]])).astype("int32")
+    batch = {"token_ids": ids, "padding_mask": mask, "row": np.arange(3, dtype="int32")}
+    batch |= {"mlm_positions": np.tile([[1, 3]], (3, 1)).astype("int32"), "mlm_labels": ids[:, [1, 3]]}
+    batch |= {"mlm_weights": np.ones((3, 2), "float32"), "segment_ids": (ids % 2).astype("int32")}
+    with tf.GradientTape(persistent=True) as tape:
+        outputs = program.model({name: tf.constant(x) for name, x in batch.items()})
+        sums = program.sums(outputs, batch)
+    corrupted = ids.copy()
+    corrupted[:, [1, 3]] = outputs["sampled"]
+    np.testing.assert_array_equal(outputs["corrupted_ids"], corrupted)
+    np.testing.assert_array_equal(outputs["replaced"], corrupted != ids)
+    own = program.model.heads["generator"].trainable_variables
+    assert all(each is None for each in tape.gradient(sums["rtd"], [variable.value for variable in own]))
+    assert all(each is not None for each in tape.gradient(sums["mlm"], [variable.value for variable in own]))
+
+
+def test_replaced_tokens_want_a_decoder():
+    with pytest.raises(InputError, match=r"funnel\.decoder of at least 1"):
+        registry.objective("funnel_electra")(kb.build("funnel/small", **TINY, **{"funnel.decoder": 0}), None)
+    with pytest.raises(InputError, match="--objective funnel_electra"):
+        registry.objective("electra")(kb.build("funnel/small", **TINY), None)

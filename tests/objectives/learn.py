@@ -60,7 +60,7 @@ OWN = {
 LENGTHS, SETTINGS = {"quick_thoughts": 256}, {"quick_thoughts": {"sentences": 16}}
 SETTINGS["macbert"] = {"mask": 0.0, "random": 0.9}  # without word vectors: random words in the place of similar ones
 # objectives that no family has as its own -> the family that is trained with it
-OTHERS = {"recurrent_lm": "sa-lstm", "tsdae": "bert"}
+OTHERS = {"recurrent_lm": "sa-lstm", "tsdae": "bert", "funnel_electra": "funnel"}
 # losses whose targets are tokens of the text, or sentences of a row
 TOKENS = ("mlm", "sbo", "wso", "lm", "forward", "backward", "next", "previous", "context")
 
