@@ -203,6 +203,7 @@ def _tokenizer(size: int) -> types.SimpleNamespace:
     parts = {f"{part}_id": number for number, part in enumerate(PARTS)}
     return types.SimpleNamespace(
         size=size,
+        vocabulary=(),  # of no piece that an objective asks for by name
         **parts,
         special_ids=tuple(parts.values()),
         sentinel_ids=tuple(range(size - 1, max(size - 101, len(parts)), -1)),
