@@ -226,6 +226,7 @@ def test_its_generator_is_a_smaller_funnel_with_heads_as_wide():
     own = of_generator(FUNNEL.size("large"))
     assert (own.hidden, own.attention.heads, own.head_size, own.feedforward.width) == (256, 4, 64, 1024)
     assert (own.sizes, own.embeddings.width, own.funnel.decoder) == (FUNNEL.size("large").sizes, 1024, 2)
+    assert "generator" in HF.own_heads  # it stays here when a run goes out
     odd = of_generator(FUNNEL.spec.derive(TINY | {"hidden": 14}))
     assert odd.hidden % 2 == 0
     assert registry.objective("funnel_electra").settings_for(FUNNEL.size("large")).rate == 0.25
