@@ -70,9 +70,21 @@ def share_of(spec: Spec) -> float:
     return 1 / 3 if spec.hidden == 768 else 1 / 4
 
 
-def scaled(value: int | tuple[int, ...], share: float) -> object:
-    """A share of a size, or of each layer's, at least 1."""
-    return tuple(scaled(each, share) for each in value) if isinstance(value, tuple) else max(1, round(share * value))
+def smaller(spec: Spec, share: float, multiple: int = 1) -> Any:
+    """The Spec with that share of its H, N and F, H a multiple of `multiple`; heads and embeddings stay as wide."""
+
+    def scaled(value: int | tuple[int, ...]) -> object:
+        return tuple(map(scaled, value)) if isinstance(value, tuple) else max(1, round(share * value))
+
+    return spec.base.derive(
+        {
+            "hidden": multiple * max(1, round(share * spec.hidden / multiple)),
+            "attention.heads": scaled(spec.attention.heads),
+            "attention.head_size": spec.head_size,
+            "feedforward.width": scaled(spec.feedforward.width),
+            "embeddings.width": spec.embeddings.width or spec.hidden,
+        }
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,16 +95,7 @@ class ElectraSpec(Spec):
 
     def of_generator(self) -> "ElectraSpec":
         """The Spec of the generator's blocks; its heads are as wide as the discriminator's."""
-        share = self.generator.share or share_of(self)
-        return self.base.derive(
-            {
-                "hidden": scaled(self.hidden, share),
-                "attention.heads": scaled(self.attention.heads, share),
-                "attention.head_size": self.head_size,
-                "feedforward.width": scaled(self.feedforward.width, share),
-                "embeddings.width": self.embeddings.width or self.hidden,
-            }
-        )
+        return smaller(self, self.generator.share or share_of(self))
 
 
 class ElectraEncoder(Encoder):
@@ -227,18 +230,26 @@ class ElectraPretraining(BertPretraining):
 
     def heads(self, encoder: Encoder) -> tuple[Json, dict[str, tuple]]:
         spec, dtype = encoder.spec, encoder.dtype_policy
+        generator = self.generator(encoder)
+        # the released code's generator has its blocks' activation in the head too
+        activation = spec.feedforward.activation
+        rtd = heads.LabelHead(1, spec.initializer, activation=activation, name="rtd", dtype=dtype)
+        read = spec.embeddings.width or spec.hidden
+        return {"generator": generator, "rtd": rtd}, {
+            "generator": (None, None, read),
+            "rtd": (None, None, spec.hidden),
+        }
+
+    def generator(self, encoder: Encoder) -> keras.layers.Layer:
+        """What replaces tokens; it reads the embeddings."""
+        spec = encoder.spec
         if not hasattr(spec, "of_generator"):
             raise InputError(
                 "the objective electra needs a generator, which this model's Spec does not describe: pretrain an electra (or a "
                 "funnel with --objective funnel_electra, a deberta-v3 with deberta_v3)"
             )
-        smaller = spec.of_generator()
-        # the released code's generator has its blocks' activation in the head too
-        generator = Generator(smaller, encoder.block_class, heads.MaskedLM, name="generator", dtype=dtype)
-        activation = spec.feedforward.activation
-        rtd = heads.LabelHead(1, spec.initializer, activation=activation, name="rtd", dtype=dtype)
-        shapes = {"generator": (None, None, smaller.embeddings.width), "rtd": (None, None, spec.hidden)}
-        return {"generator": generator, "rtd": rtd}, shapes
+        own, dtype = spec.of_generator(), encoder.dtype_policy
+        return Generator(own, encoder.block_class, heads.MaskedLM, name="generator", dtype=dtype)
 
     @classmethod
     def defaults_of(cls, spec: Spec) -> Mapping[str, object]:

@@ -150,6 +150,10 @@ class FunnelTransformer(Encoder):
         self.embeddings = self.embeddings_class(spec, name="embeddings", **kwargs)
         self.embeddings.build()
         self.norm = self.pooler = None
+        self._build_layers()
+
+    def _build_layers(self) -> None:
+        spec = self.spec
         self.parts = [self.layers_of(f"block_{number}", size) for number, size in enumerate(spec.sizes)]
         self.decoder = self.layers_of("decoder", spec.funnel.decoder)
 

@@ -16,25 +16,15 @@ from kerasbert.inputs import Shape, Tensor
 from kerasbert.layers import heads
 from kerasbert.layers.backend import pick
 from kerasbert.layers.feedforward import Linear
-from kerasbert.models.electra import ElectraModel, ElectraPretraining, scaled, share_of
+from kerasbert.models.electra import ElectraModel, ElectraPretraining, share_of, smaller
 from kerasbert.models.funnel import FunnelSpec, FunnelTransformer
 from kerasbert.registry import register_objective
 from kerasbert.spec import Spec
-from kerasbert.storage.json_view import Json
 
 
 def of_generator(spec: FunnelSpec) -> FunnelSpec:
     """The Spec of the generator; its heads are as wide as the discriminator's."""
-    share = share_of(spec)
-    return spec.base.derive(
-        {
-            "hidden": 2 * max(1, round(share * spec.hidden / 2)),
-            "attention.heads": scaled(spec.attention.heads, share),
-            "attention.head_size": spec.head_size,
-            "feedforward.width": scaled(spec.feedforward.width, share),
-            "embeddings.width": spec.hidden,
-        }
-    )
+    return smaller(spec, share_of(spec), multiple=2)  # a funnel's width is even
 
 
 class Layers(FunnelTransformer):
@@ -42,8 +32,7 @@ class Layers(FunnelTransformer):
 
     def _build(self) -> None:
         self.embeddings = self.norm = self.pooler = None
-        self.parts = [self.layers_of(f"block_{number}", size) for number, size in enumerate(self.spec.sizes)]
-        self.decoder = self.layers_of("decoder", self.spec.funnel.decoder)
+        self._build_layers()
 
 
 class Generator(keras.layers.Layer):
@@ -93,19 +82,14 @@ class FunnelElectraPretraining(ElectraPretraining):
 
     model_class = FunnelElectraModel
 
-    def heads(self, encoder: FunnelTransformer) -> tuple[Json, dict[str, tuple]]:
-        spec, dtype = encoder.spec, encoder.dtype_policy
+    def generator(self, encoder: FunnelTransformer) -> Generator:
+        spec = encoder.spec
         if not isinstance(spec, FunnelSpec) or not spec.funnel.decoder:
             raise InputError(
                 "the objective funnel_electra needs a Funnel-Transformer with a decoder, which tells of every token: pretrain a "
                 "funnel with funnel.decoder of at least 1"
             )
-        activation = spec.feedforward.activation
-        parts = {
-            "generator": Generator(of_generator(spec), name="generator", dtype=dtype),
-            "rtd": heads.LabelHead(1, spec.initializer, activation=activation, name="rtd", dtype=dtype),
-        }
-        return parts, dict.fromkeys(parts, (None, None, spec.hidden))
+        return Generator(of_generator(spec), name="generator", dtype=encoder.dtype_policy)
 
     @classmethod
     def networks(cls, spec: FunnelSpec, predictions: float) -> list[tuple[Spec, float]]:

@@ -20,6 +20,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.objectives import seq2seq, units
 from kerasbert.objectives.infilling import between, mask_of
+from kerasbert.objectives.select import divide
 from kerasbert.registry import register_objective
 from kerasbert.text.base import Tokenizer
 
@@ -80,11 +81,7 @@ class GapSentences(seq2seq.TextToText):
     @classmethod
     def check(cls, settings: object, records: "Records") -> None:
         super().check(settings, records)
-        if BORDERS not in records.features:
-            raise InputError(
-                f"records {records.directory} do not tell where sentences begin, some of which are to be written: make them "
-                "again with kerasbert data --sentence-borders"
-            )
+        units.check_sentences(records, "some of which are to be written")
 
     @classmethod
     def lengths(cls, settings: Settings, length: int) -> tuple[int, ...]:
@@ -171,8 +168,7 @@ def numbered(starts: Tensor, inner: Tensor) -> Tensor:
 
     What stands before the first start is the end of a sentence, which counts as one.
     """
-    first = inner & (tf.cumsum(tf.cast(inner, tf.int32), axis=1) == 1)
-    return tf.where(inner, tf.cumsum(tf.cast((starts | first) & inner, tf.int32), axis=1), 0)
+    return tf.where(inner, tf.cumsum(tf.cast(divide(inner, starts), tf.int32), axis=1), 0)
 
 
 def importance(ids: Tensor, sentence: Tensor, unique: bool = False) -> Tensor:

@@ -85,11 +85,8 @@ class Infilling(seq2seq.TextToText):
     @classmethod
     def check(cls, settings: Any, records: "Records") -> None:
         super().check(settings, records)
-        if settings.permutation and BORDERS not in records.features:
-            raise InputError(
-                f"records {records.directory} do not tell where sentences begin, which are to change places: make them again "
-                "with kerasbert data --sentence-borders, or --set objective.permutation=0"
-            )
+        if settings.permutation:
+            units.check_sentences(records, "which are to change places", ", or --set objective.permutation=0")
 
     @classmethod
     def lengths(cls, settings: object, length: int) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ of special tokens and padding does not count.
 """
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +14,9 @@ from kerasbert.data.joins import BORDER_GROUP, BORDERS, GROUP, LEVELS
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Tensor
 from kerasbert.text.base import Tokenizer
+
+if TYPE_CHECKING:
+    from kerasbert.data.records import Records
 
 
 def words(features: Mapping[str, Tensor], tokenizer: Tokenizer) -> Tensor:
@@ -40,6 +44,15 @@ def joined(features: Mapping[str, Tensor], level: str) -> Tensor:
 def sentences(features: Mapping[str, Tensor]) -> Tensor:
     """Tokens with which a sentence begins, bool [B, S]: of records made with sentence_borders."""
     return _bits(features, BORDERS, tf.range(BORDER_GROUP))
+
+
+def check_sentences(records: "Records", use: str, otherwise: str = "") -> None:
+    """Refuse records that do not tell what `sentences` reads; `use` says what for, `otherwise` what else can be done."""
+    if BORDERS not in records.features:
+        raise InputError(
+            f"records {records.directory} do not tell where sentences begin, {use}: make them again with kerasbert data "
+            f"--sentence-borders{otherwise}"
+        )
 
 
 def _bits(features: Mapping[str, Tensor], name: str, shifts: Tensor) -> Tensor:
