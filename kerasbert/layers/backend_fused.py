@@ -3,12 +3,14 @@
 import contextlib
 import contextvars
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
+from kerasbert.captured_output import captured
 from kerasbert.inputs import Tensor
 from kerasbert.within import within
 
@@ -225,3 +227,14 @@ def _of_slices(function: Callable[[list[Tensor]], Tensor], x: Tensor, axis: int)
         begin, rest = tf.split(found, [left, width - left], axis=axis)
         found = tf.concat([function([begin, end]), rest], axis=axis)
     return found
+
+
+@functools.cache
+def silence_compiler() -> None:
+    """Have XLA say where nobody sees it that it compiles, a line that each process gets once, with one about the log itself."""
+    with captured((2,)) as read:
+        tf.function(lambda x: x + 1.0, jit_compile=True, autograph=False)(0.0)
+        said = read().splitlines(keepends=True)
+    for line in said:  # another thread's
+        if not any(known in line for known in ("Compiled cluster using XLA", "absl::InitializeLog", "XLA service")):
+            sys.stderr.write(line)

@@ -7,9 +7,10 @@ import numpy as np
 
 STEP = 4
 # A graph of MiniLM takes about 3 s of a CPU to trace and compile, a token of an update 11 ps for every weight: both grow with
-# the model.
-GRAPH = 2.5e11  # tokens x weights
+# the model. Where one graph takes all lengths, the products of a new one are compiled, .05 s.
+GRAPH, OPEN = 2.5e11, 4e9  # tokens x weights
 MOST = 16  # graphs: each holds memory
+MOST_OPEN = 32
 # What two readings take, of one with as many tokens: 16 pairs of STS-B (MiniLM) took 6% more in bfloat16, 32 in float32 1%
 APART = 1.05
 
@@ -76,14 +77,16 @@ def chosen(
         rows: how many rows the whole training pads in the place of one of these batches: its rows times the epochs.
         weights: of the model.
         most: int, no length is greater; longer rows were truncated to it.
-        graph: float, what a length costs, in tokens x weights; 0 where one graph takes all.
+        graph: float, what a graph costs, in tokens x weights; 0 where one takes all lengths: any is taken then, not only
+            multiples of STEP (of texts above 128 tokens those of 2, 3, ...).
 
     >>> chosen([7, 8, 30, 31], rows=32.0, weights=2 * 10**7, most=128)
     (32,)
     >>> chosen([7, 8, 30, 31], rows=32e4, weights=2 * 10**7, most=128)
     (8, 32)
     """
-    padded = np.minimum(-(-np.asarray(longest) // STEP) * STEP, most)
+    step, count_most = (STEP, MOST) if graph else (-(-most // 128), MOST_OPEN)
+    padded = np.minimum(-(-np.asarray(longest) // step) * step, most)
     lengths, counts = np.unique(padded, return_counts=True)
     before = np.concatenate([[0], np.cumsum(counts)]) * rows * weights
     # cost and lengths of the batches up to each length, by how many there are
@@ -91,9 +94,9 @@ def chosen(
     for j, length in enumerate(lengths.tolist(), 1):
         found: dict[int, tuple[float, tuple[int, ...]]] = {}
         for i in range(j):
-            group = length * (before[j] - before[i]) + graph
+            group = length * (before[j] - before[i]) + (graph or OPEN)
             for count, (cost, taken) in best[i].items():
-                if count < MOST and cost + group < found.get(count + 1, (math.inf,))[0]:
+                if count < count_most and cost + group < found.get(count + 1, (math.inf,))[0]:
                     found[count + 1] = cost + group, (*taken, length)
         best.append(found)
     return min(best[-1].values())[1]

@@ -1,9 +1,12 @@
 """Evaluation on dev rows that keeps the best weights beside the checkpoints."""
 
+import functools
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+import numpy as np
 
 from kerasbert import progress
 from kerasbert.checkpoints.run_checkpoints import FOLDER
@@ -39,6 +42,7 @@ class Best:
     Attributes:
         state: json, which the run's checkpoints hold: the best metric, its step, what was chosen by it, and how many evaluations
             were worse since.
+        weights: gives copies of the weights by name; a Trainer's own while it trains.
     """
 
     def __init__(
@@ -46,6 +50,11 @@ class Best:
     ) -> None:
         self.model, self.run, self.patience, self.constraint = model, run, patience, constraint
         self.state: Json = {"best": None, "step": 0, "worse": 0}
+        self.weights: Callable[[], dict[str, np.ndarray]] = functools.partial(values, model)
+
+    def token_ids(self) -> np.ndarray | None:
+        """All token ids that it reads, each once, ascending: int [r]; None where nobody knows them beforehand."""
+        return None
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
         raise NotImplementedError
@@ -63,7 +72,7 @@ class Best:
     def keep(self, state: Json) -> None:
         """These weights are the best so far."""
         self.state = state | {"worse": 0}
-        weights = values(self.model)
+        weights = self.weights()
         if self.constraint is not None:
             weights |= {PREFIX + name: value for name, value in self.constraint.tensors().items()}
         with files.new_file(self.best) as part:
@@ -105,6 +114,9 @@ class BestWeights(Best):
         super().__init__(model, run, patience, constraint)
         self.task, self.encoded, self.rows, self.longest = task, encoded, rows, longest
         self.outputs: Tensor | None = None  # of the best weights, where this process found them
+
+    def token_ids(self) -> np.ndarray:
+        return self.encoded.token_ids()
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
         outputs, metrics = self.measured()

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +12,9 @@ from kerasbert.data.records import Records
 from kerasbert.inputs import Tensor
 from kerasbert.objectives.base import Objective
 from kerasbert.training.phases import Phase, phase_at, stream_step
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.batches import Encoded
 
 Prepare = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]  # rows of records -> a batch
 
@@ -40,11 +44,13 @@ class Feed:
         parts: the run's parts in order.
         shapes: int, how many the batches of a part have: each is a program of its own.
         epoch: int, updates of an epoch; 1 where there are none.
+        encoded: Encoded, what batches of texts are made of; others have none.
     """
 
     parts: Sequence[Part]
     shapes = 1
     epoch = 1
+    encoded: "Encoded"
 
     def batches(self, step: int) -> Iterator[Mapping[str, Tensor]]:
         """(Distributed) batches from update `step` on, at least to the end of its part."""
@@ -57,6 +63,10 @@ class Feed:
     def open_shapes(self) -> Sequence[Mapping[str, tuple[int | None, ...]]]:
         """Of each sort of batches that differ in their lengths: name -> shape of a global one, None where lengths differ."""
         return ()
+
+    def token_ids(self) -> np.ndarray | None:
+        """All token ids that batches hold, each once, ascending: int [r]; None where nobody knows them beforehand."""
+        return self.encoded.token_ids() if hasattr(self, "encoded") else None
 
     def part(self, step: int) -> Part:
         """The part of update `step`."""

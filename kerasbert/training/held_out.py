@@ -52,6 +52,10 @@ class HeldOut:
         self.state: dict[str, float] | None = None  # the newest metrics, for the checkpoint
         self.functions: dict[int, Callable] = {}
 
+    def token_ids(self) -> np.ndarray | None:
+        """All token ids that it reads, each once, ascending: int [r]; None, for nobody knows them beforehand."""
+        return None
+
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
         """Metrics after `step` updates, named held_out/..., and False: pretraining never stops early."""
         index = phase_at(self.phases, max(0, step - 1))[0]

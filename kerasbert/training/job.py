@@ -1,6 +1,7 @@
 """One skeleton for whatever is trained: build it, open its run or go on with it, train, keep the weights, write the model."""
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from kerasbert.storage.aside import newest
 from kerasbert.storage.json_view import Json
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.load import load
-from kerasbert.training import freezing, model_files, multiworker
+from kerasbert.training import freezing, model_files, multiworker, read_rows
 from kerasbert.training.best_weights import Best
 from kerasbert.training.config import RunConfig
 from kerasbert.training.constraints import Constraint
@@ -167,6 +168,8 @@ def _go_on(job: Job, program: Objective, opened: Run) -> "keras.Model":
             loop=job.loop,
             constraint=job.constraint,
         )
+        if isinstance(evaluation, Best):
+            evaluation.weights = functools.partial(read_rows.weights, evaluation.model, trainer.core.rows.values())
         trainer.train()
     finally:
         opened.abandon()  # what has not taken the place of an older run by now

@@ -6,7 +6,7 @@ The step core reduces and clips the gradients; what is here only makes the updat
 import contextlib
 import math
 import operator
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -23,6 +23,7 @@ from kerasbert.training.weight_rules import check_patterns, decayed, faster, lay
 
 if TYPE_CHECKING:
     from kerasbert.training.config import TrainConfig
+    from kerasbert.training.read_rows import ReadRows
 
 Rate = float | keras.optimizers.schedules.LearningRateSchedule
 T = TypeVar("T")
@@ -65,11 +66,15 @@ class ByPath(keras.optimizers.Optimizer):
         """Make the slots; settle which rules hold for which weight."""
         if self.built:
             return
+        self.settle(variables)
+        super().build(variables)
+
+    def settle(self, variables: Sequence[keras.Variable]) -> None:
+        """Settle which rules hold for which weight."""
         paths = [variable.path for variable in variables]
         self._decayed = tuple(decayed(paths, self.not_decayed))
         self._factors = tuple(map(operator.mul, layer_factors(paths, self.layer_decay), faster(paths)))
         self._starts = tuple(starts(paths, self.unfreeze))
-        super().build(variables)
 
     def _apply_weight_decay(self, variables: Sequence[keras.Variable]) -> None:
         """`update_step` does it."""
@@ -136,6 +141,8 @@ class AdamW(ByPath, keras.optimizers.AdamW):
         epsilon_hat: bool, add epsilon to sqrt(v) before v is corrected (Kingma and Ba, 2015, end of section 2, "epsilon hat"),
             as the code of many pretrained models does: TensorFlow 1's Adam, fairseq's, Keras'. The first updates are shorter
             then: 1e-6 acts as 3e-5 in the first update, as 6.5e-6 after 24. BERT's own code corrects neither m nor v.
+    Attributes:
+        rows: number of a weight -> ReadRows, set before `build`: its gradients and moments are of these rows alone.
     """
 
     defaults = MappingProxyType({"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6, "epsilon_hat": False})
@@ -144,19 +151,36 @@ class AdamW(ByPath, keras.optimizers.AdamW):
     def __init__(self, learning_rate: Rate, *, epsilon_hat: bool = False, **options: Any) -> None:
         super().__init__(learning_rate, **options)
         self.epsilon_hat = epsilon_hat
+        self.rows: Mapping[int, ReadRows] = MappingProxyType({})
+
+    def add_variable_from_reference(
+        self, reference_variable: keras.Variable, name: str | None = None, initializer: Any = "zeros"
+    ) -> keras.Variable:
+        """A slot of a weight; a moment is of its `rows`."""
+        moment = name in ("momentum", "velocity")
+        rows = self.rows.get(self._get_variable_index(reference_variable)) if moment else None
+        if rows is None:
+            return super().add_variable_from_reference(reference_variable, name=name, initializer=initializer)
+        return self.add_variable(rows.shape, initializer, reference_variable.dtype, name=f"read_{name}")
+
+    @property
+    def moments(self) -> "dict[int, ReadRows]":
+        """id of a moment that is of some rows of its weight -> which."""
+        return {id(each[i]): rows for i, rows in self.rows.items() for each in (self._momentums, self._velocities)}
 
     def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:
         rate, decay = self._rules(variable, learning_rate)
-        index = self._get_variable_index(variable)
+        index, shrunk = self._get_variable_index(variable), None
         if decay:
-            about = ("decay", self._factors[index], self._starts[index], variable.dtype)
-            # one product, as torch has it: x - x * c takes two passes more over a weight
-            self.assign(variable, variable * self._shared(about, lambda: 1 - rate * decay))
-        gradient, step = self._own(gradient, variable)
-        m, v = self._momentums[index], self._velocities[index]
+            like = ("decay", self._factors[index], self._starts[index], variable.dtype)
+            shrunk = self._shared(like, lambda: 1 - rate * decay)
+        if (rows := self.rows.get(index)) is None and shrunk is not None:
+            self.assign(variable, variable * shrunk)  # one product, as torch has it: x - x * c takes two passes more
+        (gradient, step), m, v = self._own(gradient, variable), self._momentums[index], self._velocities[index]
         powers, epsilon = self._shared(("adam", self._starts[index], variable.dtype), lambda: self._corrections(step))
         betas = self._shared(("betas", variable.dtype), lambda: self._betas(variable.dtype))
-        adam(variable, m, v, gradient, rate=rate, powers=powers, betas=betas, epsilon=epsilon)
+        with contextlib.nullcontext(variable) if rows is None else rows.within(variable, shrunk) as own:
+            adam(own, m, v, gradient, rate=rate, powers=powers, betas=betas, epsilon=epsilon)
 
     def _betas(self, dtype: str) -> list[Tensor]:
         return [ops.cast(beta, dtype) for beta in (self.beta_1, self.beta_2)]

@@ -9,20 +9,21 @@ import contextlib
 import dataclasses
 import functools
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from kerasbert.captured_output import captured
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.layers.backend import fusion
+from kerasbert.layers.backend_fused import silence_compiler
 from kerasbert.objectives.base import Objective
-from kerasbert.training import whole_batch
+from kerasbert.training import read_rows, whole_batch
+from kerasbert.training.batch_shapes import local_shapes, opened
 
 SUM = tf.distribute.ReduceOp.SUM
 SMALL = 2**18  # elements of an array: compiling what is done to fewer takes longer than 100,000 updates gain by it
@@ -32,7 +33,7 @@ WHOLE = ("loss", "gradient_norm", "learning_rate")  # of every update; a nan the
 
 @dataclasses.dataclass(frozen=True)
 class Compilation:
-    """What of an update is compiled, and for which shapes it is traced.
+    """What of an update is compiled, for which shapes it is traced, and of which rows it is.
 
     Args:
         update: bool, compile an optimizer of many operations on one device: half of its time, seconds to compile.
@@ -40,12 +41,14 @@ class Compilation:
         elements: bool, where a graph of open lengths is made, compile in it what works element by element.
         open_shapes: of global batches (`Feed.open_shapes`): on a CPU, with nothing fused, one graph takes all batches of these
             names, for any replicas and micro-batches alike.
+        token_ids: int [r], all that are read (`read_rows.ids`): on a CPU AdamW updates only these rows of word vectors.
     """
 
     update: bool = False
     fused: bool = False
     elements: bool = False
     open_shapes: Sequence[Mapping[str, tuple[int | None, ...]]] = ()
+    token_ids: np.ndarray | None = None
 
 
 class StepCore:
@@ -79,13 +82,15 @@ class StepCore:
         self.fused = compilation.fused and on_cpu(strategy)
         # The gradients are summed here, before the clip; a second sum would multiply them by the replica count.
         optimizer._all_reduce_sum_gradients = list
-        with strategy.scope():
-            optimizer.build(program.model.trainable_variables)
-            self.scale: Tensor = tf.Variable(2.0**15, trainable=False) if loss_scaling else None
-            self.good_steps: Tensor = tf.Variable(0, trainable=False) if loss_scaling else None
         self.variables_of_model = program.model.trainable_variables
         self.variables = [variable.value for variable in self.variables_of_model]
-        plain = not self.fused and on_cpu(strategy) and not tf.config.functions_run_eagerly()
+        traced = on_cpu(strategy) and not tf.config.functions_run_eagerly()
+        ids = compilation.token_ids if traced and hasattr(optimizer, "rows") else None
+        with strategy.scope():
+            self.scale: Tensor = tf.Variable(2.0**15, trainable=False) if loss_scaling else None
+            self.good_steps: Tensor = tf.Variable(0, trainable=False) if loss_scaling else None
+            self.rows = read_rows.found(self.variables_of_model, ids)
+        plain = traced and not self.fused
         self.open_shapes, self.closed = compilation.open_shapes if plain else (), ""  # why they are not taken
         self.elements = compilation.elements and bool(self.open_shapes)
         # One graph per shape of a batch for the gradients, or one of open lengths; one in all for the optimizer
@@ -94,19 +99,46 @@ class StepCore:
         # partials: TensorFlow counts traces by the code of a function and would warn of too many, of several runs too
         compiled = alone and compilation.update
         if compiled or self.fused or self.elements:
-            _silence_compiler()
+            silence_compiler()
         # by itself a product with 1 is a pass over all gradients; in a compiled program it costs nothing
         self.clips_first = on_cpu(strategy) and not compiled
         self.clipped = tf.function(functools.partial(self._clipped), autograph=False)
         update = functools.partial(self._update, clip=not self.clips_first)
         self.update = tf.function(update, autograph=False, jit_compile=compiled or None)
         self.loop = tf.function(functools.partial(self._loop), autograph=False)
+        if not self.rows:
+            self._build()
+
+    def prepare(self, batch: Mapping[str, Tensor]) -> None:
+        """Make the optimizer's variables. Where `rows` are known the gradients of such a batch are traced first, which shows
+        whether a table of word vectors is used otherwise too, as by a decoder that writes with it.
+        """
+        if not self.optimizer.built:
+            self.optimizer.settle(self.variables_of_model)
+            self._graph(batch).get_concrete_function(batch)
+            self.optimizer.rows = self.rows
+            self._build()
+
+    def _build(self) -> None:
+        with self.strategy.scope():
+            self.optimizer.build(self.variables_of_model)
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Weight name -> a copy of its value, float32."""
+        return read_rows.weights(self.program.model, self.rows.values())
+
+    def finish(self) -> None:
+        """No update follows: every weight has its value now."""
+        with self.strategy.scope():
+            for rows in self.rows.values():
+                rows.finish()
 
     def step(self, batch: Mapping[str, Tensor]) -> dict[str, tf.Tensor]:
         """One update on a (distributed) batch -> log name -> float32 scalar.
 
         Where loss or gradient is not finite no weight changes; see `nonfinite`.
         """
+        self.prepare(batch)
         gradients, logs = self._graph(batch)(batch)
         if self.scale is not None or finite(logs):  # loss scaling leaves an update out by itself
             norm = logs["gradient_norm"]
@@ -281,8 +313,23 @@ class StepCore:
         return loss if self.scale is None else loss * self.scale
 
     def dense(self, gradients: Iterable[Tensor]) -> list[Tensor]:
-        """Gradients of the variables as float32 tensors."""
-        return [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients]
+        """Gradients of the variables as float32 tensors, those of a table of word vectors of its `rows`."""
+        return [self._dense(i, gradient) for i, gradient in enumerate(gradients)]
+
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Those of `dense`."""
+        return [self.rows[i].shape if i in self.rows else tuple(x.shape) for i, x in enumerate(self.variables)]
+
+    def _dense(self, number: int, gradient: Tensor) -> Tensor:
+        if number in self.rows:
+            if isinstance(gradient, tf.IndexedSlices):
+                return self.rows[number].gradient(gradient)
+            if self.optimizer.built:
+                raise ValueError(
+                    f"{self.variables_of_model[number].path} is used in another way than by the first batch"
+                )
+            del self.rows[number]
+        return tf.cast(tf.convert_to_tensor(gradient), tf.float32)
 
     def _micro(
         self, batch: Mapping[str, Tensor], counts: Mapping[str, Tensor]
@@ -303,17 +350,6 @@ class StepCore:
         with self.scope(batch["row"]):
             batch = self.program.perturbed(batch)
         return self.program.passes(batch, differentiate)
-
-
-@functools.cache
-def _silence_compiler() -> None:
-    """Have XLA say where nobody sees it that it compiles, a line that each process gets once, with one about the log itself."""
-    with captured((2,)) as read:
-        tf.function(lambda x: x + 1.0, jit_compile=True, autograph=False)(0.0)
-        said = read().splitlines(keepends=True)
-    for line in said:  # another thread's
-        if not any(known in line for known in ("Compiled cluster using XLA", "absl::InitializeLog", "XLA service")):
-            sys.stderr.write(line)
 
 
 def on_cpu(strategy: tf.distribute.Strategy) -> bool:
@@ -346,22 +382,6 @@ def check_batch(batch: int, accumulate: int, replicas: int) -> None:
             f"batch {batch} is not a multiple of {replicas} replica(s) x {accumulate} micro-batch(es): "
             "change --batch or --accumulate"
         )
-
-
-def opened(batch: Mapping[str, Tensor], shapes: Mapping[str, tuple[int | None, ...]]) -> dict[str, tf.TypeSpec]:
-    """What a (distributed) batch is, with the sizes left open that are None in `shapes`: name -> type spec."""
-
-    def of(spec: tf.TensorSpec, sizes: tuple[int | None, ...]) -> tf.TensorSpec:
-        if not isinstance(spec, tf.TensorSpec):  # of a distributed value: one for each replica
-            return type(spec)(*(of(each, sizes) for each in spec._component_specs))
-        return tf.TensorSpec([None if b is None else a for a, b in zip(spec.shape, sizes, strict=True)], spec.dtype)
-
-    return {name: of(tf.type_spec_from_value(x), shapes[name]) for name, x in batch.items()}
-
-
-def local_shapes(batch: Mapping[str, Tensor]) -> tuple:
-    """The shapes of a (distributed) batch in one replica, by name."""
-    return tuple((name, *tf.nest.flatten(x, expand_composites=True)[0].shape) for name, x in batch.items())
 
 
 def distribute(batch: Mapping[str, Tensor], strategy: tf.distribute.Strategy) -> Tensor:

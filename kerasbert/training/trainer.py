@@ -11,11 +11,11 @@ import tensorflow as tf
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError, NonFinite
 from kerasbert.inputs import Tensor
-from kerasbert.layers.naming import copied, names, values
+from kerasbert.layers.naming import names
 from kerasbert.objectives.base import Objective
 from kerasbert.storage import folders
 from kerasbert.storage.json_view import Json
-from kerasbert.training import flops, interruption, multiworker, nonfinite
+from kerasbert.training import flops, interruption, multiworker, nonfinite, read_rows, slots
 from kerasbert.training.callbacks import Callbacks
 from kerasbert.training.checkpoints import Checkpoint, Checkpoints
 from kerasbert.training.config import RunConfig
@@ -76,7 +76,7 @@ class Trainer:
             accumulate=config.accumulate,
             seed=config.seed,
             loss_scaling=config.precision == "mixed_float16",
-            compilation=_compilation(program.model, config, feed),
+            compilation=_compilation(program.model, config, feed, read_rows.ids(config, feed, evaluate)),
         )
         with strategy.scope():
             program.begin(optimizer, config.updates)
@@ -97,6 +97,8 @@ class Trainer:
                 checkpoint.
             NonFinite: loss or gradient is not finite; the weights before that update are kept.
         """
+        if not self.core.optimizer.built:
+            self.core.prepare(next(iter(self.feed.batches(0))))
         step = self.began = self._restore()
         self._note()
         self.progress = Progress(self.config.updates, step, self.config.quiet)
@@ -107,7 +109,7 @@ class Trainer:
         if self.stopped and step < self.config.updates:
             self.progress.say(f"stopped at update {step} for want of a better metric: more steps change nothing")
         if self.chief and (left := self.config.updates - step) > 0:
-            saved = (*names(self.program.model).values(), *(variable for _, variable in self._slot_variables()))
+            saved = (*names(self.program.model).values(), *slots.variables(self.core.optimizer).values())
             self.checkpoints.check_room(saved, left, self.config.save_every)
         self._open_writer()
         self.meter = Meter(self.feed.parts, self.config.peak or flops.peak(self.strategy))
@@ -125,6 +127,7 @@ class Trainer:
             self.checkpoints.wait()
             self.run.settle()
             self.checkpoints.move(self.run.directory)
+        self.core.finish()
         self._note()
 
     def _open_writer(self) -> None:
@@ -297,9 +300,9 @@ class Trainer:
         state["skipped"], state["means"] = self.skipped, dict(self.means.state())
         state["data"] = self.feed.position(step)
         state["average"] = self._averages()
-        # copies: the next update changes the variables' own memory
-        slots = {f"{i:05d}": copied(variable) for i, variable in self._slot_variables()}
-        groups: dict[str, Mapping[str, np.ndarray]] = {"weights": values(self.program.model), "optimizer": slots}
+        state["others"] = read_rows.factors(self.program.model, self.core.rows.values())
+        groups: dict[str, Mapping[str, np.ndarray]] = {"weights": self.core.weights()}
+        groups["optimizer"] = slots.values(self.core.optimizer)
         if self.constraint is not None:
             groups["constraint"] = self.constraint.tensors()
         self.checkpoints.begin(step, groups, state)
@@ -313,18 +316,14 @@ class Trainer:
         optimizer = self.core.optimizer
         if not optimizer.use_ema:
             return None
-        slots = {id(variable): f"{i:05d}" for i, variable in self._slot_variables()}
+        held = {id(variable): name for name, variable in slots.variables(optimizer).items()}
         weights = {id(variable): name for name, variable in names(self.program.model).items()}
         pairs = zip(optimizer._trainable_variables, optimizer._model_variables_moving_average)
-        return {weights[id(variable)]: slots[id(average)] for variable, average in pairs}
+        return {weights[id(variable)]: held[id(average)] for variable, average in pairs}
 
     def _iterations(self) -> int:
         """The optimizer's own count. `int` of the variable itself fails under MultiWorkerMirroredStrategy."""
         return int(tf.convert_to_tensor(self.core.optimizer.iterations.value))
-
-    def _slot_variables(self) -> list[tuple[int, keras.Variable]]:
-        iterations = self.core.optimizer.iterations
-        return [(i, v) for i, v in enumerate(self.core.optimizer.variables) if v is not iterations]
 
     def _restore(self) -> int:
         """Go to the newest checkpoint, if there is one; returns the number of updates made."""
@@ -358,10 +357,9 @@ class Trainer:
                 "the phases or the data are others. Choose another --out or pass --overwrite"
             )
         with self.strategy.scope():
-            assign(checkpoint.tensors("weights"), names(self.program.model))
-            slots = checkpoint.tensors("optimizer")
-            for i, variable in self._slot_variables():
-                variable.assign(slots.read(f"{i:05d}"))
+            read = self.core.rows.values()
+            read_rows.assign(self.program.model, read, checkpoint.tensors("weights"), state["others"])
+            slots.assign(self.core.optimizer, checkpoint.tensors("optimizer"))
             self.core.optimizer.iterations.assign(int(state["iterations"]))
             if self.constraint is not None:
                 self.constraint.restore(checkpoint.tensors("constraint"))
@@ -374,7 +372,7 @@ class Trainer:
         self.means.reset(state["means"])
 
 
-def _compilation(model: keras.Model, config: RunConfig, feed: Feed) -> Compilation:
+def _compilation(model: keras.Model, config: RunConfig, feed: Feed, token_ids: np.ndarray | None) -> Compilation:
     """What of this run's updates is worth compiling."""
     weights, encoder = model.count_params(), getattr(model, "encoder", None)
     return Compilation(
@@ -382,6 +380,7 @@ def _compilation(model: keras.Model, config: RunConfig, feed: Feed) -> Compilati
         fused=fuses(config, weights, feed.shapes),
         elements=config.updates * weights > ELEMENTS_FROM * feed.shapes,
         open_shapes=feed.open_shapes() if getattr(encoder, "open_lengths", False) else (),
+        token_ids=token_ids,
     )
 
 

@@ -46,7 +46,7 @@ def gradients(
         return index + 1, *tf.nest.map_structure(tf.add, total, tuple(micro(index)))
 
     # from the first on: outside of the loop its reading would not wait for the comparison, and lie in memory beside the others
-    none = [tf.zeros(variable.shape) for variable in core.variables]
+    none = [tf.zeros(shape) for shape in core.shapes()]
     loop = tf.while_loop(lambda index, *_: index < core.accumulate, body, (0, *none), parallel_iterations=1)
     return list(loop[1:]), sums
 

@@ -57,6 +57,15 @@ def test_first_rows_get_lengths_of_their_own_where_that_is_cheaper(graph):
     assert parts(columns[:, :1]) == (chosen(columns[:, 0], rows=1e5, weights=10**7, most=128, graph=graph), ())
 
 
+def test_where_one_graph_takes_all_lengths_they_are_any():
+    about = {"weights": 10**7, "most": 512, "graph": 0.0}
+    assert chosen([7, 9, 30, 31], rows=32e4, **(about | {"most": 128})) == (7, 9, 30, 31)
+    few = chosen([7, 9, 30, 31], rows=8.0, **(about | {"most": 128}))
+    assert few == (31,)  # the products of each length are compiled
+    assert chosen([7, 9, 301], rows=32e4, **about) == (8, 12, 304)
+    assert len(chosen(range(4, 128), rows=1e9, **(about | {"most": 128}))) == length_buckets.MOST_OPEN
+
+
 def test_there_are_not_too_many(monkeypatch):
     monkeypatch.setattr(length_buckets, "MOST", 3)
     found = chosen(range(4, 100), rows=1e6, weights=10**9, most=128)
@@ -107,9 +116,10 @@ def widths(pretrained, data, config) -> set[int]:
 
 def test_other_devices_pad_to_multiples_of_16(pretrained, tmp_path, monkeypatch):
     monkeypatch.setattr(text_feed, "parted", functools.partial(parted, graph=0.0))
+    monkeypatch.setattr(length_buckets, "OPEN", 0.0)
     data, run = texts(), tmp_path / "run"
     config = FinetuneConfig(out=run, batch=4, length=24, epochs=2, quiet=True, strategy="cpu")
-    assert len(widths(pretrained, data, config)) == 4
+    assert len(widths(pretrained, data, config)) == 8
     monkeypatch.setattr(finetune, "on_one_machine", lambda kind, strategy: "gpu:1")
     monkeypatch.setattr(finetune, "find_strategy", lambda name: kb.training.strategy.strategy("cpu"))
     assert widths(pretrained, data, config) == {16, 24}
@@ -124,6 +134,7 @@ def test_other_devices_pad_to_multiples_of_16(pretrained, tmp_path, monkeypatch)
 @pytest.mark.full
 def test_each_of_several_tasks_has_its_own(pretrained, tmp_path, monkeypatch):
     monkeypatch.setattr(text_feed, "parted", functools.partial(parted, graph=0.0))
+    monkeypatch.setattr(length_buckets, "OPEN", 0.0)
     data = texts()
     short = {part: [(text[:20], label) for text, label in rows] for part, rows in data.items()}
     how = {"batch": 4, "length": 24, "quiet": True, "strategy": "cpu", "out": tmp_path / "run"}
@@ -131,7 +142,7 @@ def test_each_of_several_tasks_has_its_own(pretrained, tmp_path, monkeypatch):
     kept = {name: told["lengths"] for name, told in settings_of(tmp_path / "run")["tasks"].items()}
     assert len(kept) == 2
     first, second = kept.values()
-    assert first[-1] == 24
+    assert first[-1] == 22
     assert second[-1] < 16
     monkeypatch.setattr(text_feed, "parted", functools.partial(parted, graph=1e20))
     kb.finetune_tasks(pretrained, {"classification": data, "glue/sst2": short}, epochs=2, **how)
