@@ -17,6 +17,7 @@ import tensorflow as tf
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.inputs import Tensor
 from kerasbert.layers.naming import copied, names, values
+from kerasbert.objectives.base import Objective
 from kerasbert.training.config import RunConfig
 from kerasbert.training.feed import Feed
 
@@ -28,17 +29,18 @@ TABLE = "tokens/table"  # how the paths of tables of word vectors end
 MOST = 0.5  # of a table's rows; where more are read little is gained
 
 
-def ids(config: RunConfig, feed: Feed, evaluate: "Best | HeldOut | None") -> np.ndarray | None:
+def ids(program: Objective, config: RunConfig, feed: Feed, evaluate: "Best | HeldOut | None") -> np.ndarray | None:
     """All token ids that updates and evaluations read, each once, ascending: int [r].
 
-    None where they are not known, or where somebody else reads the weights or changes them: callbacks, a constraint, a moving
-    average, adversarial updates.
+    None where they are not known, as of a network or a kind that is none of ours, or where somebody else reads the weights or
+    changes them: callbacks, a constraint, a moving average, adversarial updates.
     """
     others = [getattr(config, name, None) for name in ("callbacks", "constraint", "way")]
     mine, judged = feed.token_ids(), None if evaluate is None else evaluate.token_ids()
     if any(others) or (config.optimizer_options or {}).get("ema") or mine is None or judged is None:
         return None
-    return np.union1d(mine, judged)
+    parts = (program, getattr(program.model, "encoder", program), getattr(program, "kind", program))
+    return np.union1d(mine, judged) if all(type(each).__module__.startswith("kerasbert.") for each in parts) else None
 
 
 class ReadRows:

@@ -24,6 +24,7 @@ from kerasbert.layers.backend_fused import silence_compiler
 from kerasbert.objectives.base import Objective
 from kerasbert.training import read_rows, whole_batch
 from kerasbert.training.batch_shapes import local_shapes, opened
+from kerasbert.training.optimizers import AdamW
 
 SUM = tf.distribute.ReduceOp.SUM
 SMALL = 2**18  # elements of an array: compiling what is done to fewer takes longer than 100,000 updates gain by it
@@ -85,7 +86,7 @@ class StepCore:
         self.variables_of_model = program.model.trainable_variables
         self.variables = [variable.value for variable in self.variables_of_model]
         traced = on_cpu(strategy) and not tf.config.functions_run_eagerly()
-        ids = compilation.token_ids if traced and hasattr(optimizer, "rows") else None
+        ids = compilation.token_ids if traced and type(optimizer).update_step is AdamW.update_step else None
         with strategy.scope():
             self.scale: Tensor = tf.Variable(2.0**15, trainable=False) if loss_scaling else None
             self.good_steps: Tensor = tf.Variable(0, trainable=False) if loss_scaling else None
@@ -110,9 +111,7 @@ class StepCore:
             self._build()
 
     def prepare(self, batch: Mapping[str, Tensor]) -> None:
-        """Make the optimizer's variables. Where `rows` are known the gradients of such a batch are traced first, which shows
-        whether a table of word vectors is used otherwise too, as by a decoder that writes with it.
-        """
+        """Make the optimizer's variables; where `rows` are known behind a trace, which shows what else uses their table."""
         if not self.optimizer.built:
             self.optimizer.settle(self.variables_of_model)
             self._graph(batch).get_concrete_function(batch)

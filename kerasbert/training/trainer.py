@@ -76,7 +76,7 @@ class Trainer:
             accumulate=config.accumulate,
             seed=config.seed,
             loss_scaling=config.precision == "mixed_float16",
-            compilation=_compilation(program.model, config, feed, read_rows.ids(config, feed, evaluate)),
+            compilation=_compilation(program.model, config, feed, read_rows.ids(program, config, feed, evaluate)),
         )
         with strategy.scope():
             program.begin(optimizer, config.updates)

@@ -14,7 +14,7 @@ from kerasbert.testing import world
 from kerasbert.testing.battery import Subject, eagerly
 from kerasbert.text.knowledge import KnowledgeGraph
 from kerasbert.text.tree import with_knowledge
-from tests.support import once
+from tests.support import close, once
 
 STILL = {"dropout": 0.0, "attention.dropout": 0.0}
 TEXT, PLAIN = "the happy cat sees a film", "a dog runs"
@@ -220,4 +220,4 @@ def test_an_empty_graph_trains_as_bert_does(folder, tmp_path):
         tree = kb.finetune(folder / "bert", "classification", files, out=tmp_path / "tree", **settings)
     assert (plain.encoder.model_name, tree.encoder.model_name) == ("bert/tiny", "kbert/tiny")
     for ours, theirs in zip(tree.weights, plain.weights, strict=True):
-        np.testing.assert_array_equal(ours.value.numpy(), theirs.value.numpy())
+        close(ours.value.numpy(), theirs.value.numpy(), share=1e-6)  # each pads to lengths of its own

@@ -9,8 +9,11 @@ import tensorflow as tf
 
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.inputs import SHIFTED
+from kerasbert.layers.random import Dropout
 from kerasbert.objectives.base import Objective
+from kerasbert.tasks.base import find
 from kerasbert.tasks.batches import Lengths, encode_texts, training_batches
+from kerasbert.tasks.model import TaskObjective
 from kerasbert.testing.battery import Subject
 from kerasbert.training import read_rows, slots
 from kerasbert.training.optimizers import AdamW, adamw
@@ -175,9 +178,11 @@ def test_others_that_read_the_weights_get_all_of_them():
     known = types.SimpleNamespace(token_ids=lambda: np.array([3, 1]))
     unknown = types.SimpleNamespace(token_ids=lambda: None)
     config = types.SimpleNamespace(callbacks=(), constraint=None, way=None, optimizer_options={})
+    ours = TaskObjective.__new__(TaskObjective)
+    ours.model, ours.kind = types.SimpleNamespace(encoder=Dropout(0.1)), find("classification")
 
-    def ids(feed=known, evaluate=known, **settings):
-        return read_rows.ids(types.SimpleNamespace(**(vars(config) | settings)), feed, evaluate)
+    def ids(feed=known, evaluate=known, program=ours, **settings):
+        return read_rows.ids(program, types.SimpleNamespace(**(vars(config) | settings)), feed, evaluate)
 
     assert ids().tolist() == [1, 3]
     assert ids(optimizer_options={"ema": 0.0}) is not None
@@ -186,3 +191,15 @@ def test_others_that_read_the_weights_get_all_of_them():
     assert ids(feed=unknown) is None
     assert ids(evaluate=unknown) is None
     assert ids(evaluate=None) is None
+    assert ids(program=Words(False)) is None  # what another's network reads is not known
+
+
+def test_an_optimizer_of_another_has_all_rows():
+    class Mine(AdamW):
+        def update_step(self, gradient, variable, learning_rate):
+            variable.assign_sub(learning_rate * gradient)
+
+    program, optimizer = Words(False), Mine(1e-2)
+    core = StepCore(program, optimizer, tf.distribute.get_strategy(), compilation=Compilation(token_ids=IDS))
+    core.step({"token_ids": tf.constant([1, 5]), "row": tf.range(2)})
+    assert core.rows == {}
