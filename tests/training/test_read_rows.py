@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import kerasbert as kb
+from kerasbert import registry
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.inputs import SHIFTED
 from kerasbert.layers.random import Dropout
@@ -14,13 +16,16 @@ from kerasbert.objectives.base import Objective
 from kerasbert.tasks.base import find
 from kerasbert.tasks.batches import Lengths, encode_texts, training_batches
 from kerasbert.tasks.model import TaskObjective
+from kerasbert.testing import world
 from kerasbert.testing.battery import Subject
+from kerasbert.testing.case import made_rows
 from kerasbert.training import read_rows, slots
 from kerasbert.training.optimizers import AdamW, adamw
 from kerasbert.training.read_rows import ReadRows
 from kerasbert.training.runs import Run
 from kerasbert.training.step import Compilation, StepCore
-from tests.support import close
+from tests.support import close, often
+from tests.testing.test_kinds import OURS
 from tests.training.test_open_lengths import dying, trained
 
 IDS = np.array([1, 4, 5, 9])
@@ -172,6 +177,40 @@ def test_token_ids_are_those_of_all_batches(family, more, tmp_path):
     held = {name: x for name, x in arrays.items() if name.endswith("token_ids")}
     assert len(held) == 1 + len(more)
     assert encoded.token_ids().tolist() == sorted({int(i) for x in held.values() for i in x.ravel()})
+
+
+CASES = [
+    ("classification", "bart"),
+    ("classification", "kbert"),
+    ("classification", "xlnet"),
+    ("classification", "albert"),
+    ("ner", "bert"),
+    ("choice", "bert"),
+    ("regression", "gpt2"),
+    ("generation", "mt5"),
+    ("generation", "t5"),
+    ("pairs", "bert"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "family"), often(CASES, ("generation", "mt5"), ("pairs", "bert")))
+def test_kinds_and_families_learn_the_same_of_some_rows_and_of_all(kind, family, tmp_path, monkeypatch):
+    task, texts, held, weights = registry.task(kind), world.sentences(40, seed=5), [], []
+    pairs = kind in ("pairs", "generation")
+    rows = [*zip(texts[::2], texts[1::2])] if pairs else OURS.get(kind, {}).get("data") or made_rows(task)
+    prepare = StepCore.prepare
+    monkeypatch.setattr(StepCore, "prepare", lambda core, batch: (prepare(core, batch), held.append(len(core.rows))))
+    more = {"length": 128} if kind == "generation" else {"length": 32}
+    for most in (1.0, 0.0):
+        monkeypatch.setattr(read_rows, "MOST", most)
+        encoder, out = Subject(family, tmp_path).encoder(), tmp_path / str(most)
+        about = {"epochs": 2, "batch": 4, "accumulate": 2, "learning_rate": 1e-3, "quiet": True}
+        kb.finetune(encoder, task, {"train": rows, "dev": rows}, out=out, **about, **more)
+        weights.append(Safetensors(out / "weights.safetensors"))
+    assert set(held) == {0, int((kind, family) != ("generation", "t5"))}  # T5 writes with its table
+    for name in weights[1].names():
+        close(weights[0].read(name), weights[1].read(name), share=2e-6)
 
 
 def test_others_that_read_the_weights_get_all_of_them():
