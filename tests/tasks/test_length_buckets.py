@@ -91,9 +91,9 @@ def texts() -> dict:
 
 @pytest.mark.slow
 def test_a_run_keeps_its_lengths(pretrained, tmp_path, monkeypatch):
-    monkeypatch.setattr(Encoder, "open_lengths", False)  # of such an encoder no length costs a graph
+    monkeypatch.setattr(Encoder, "open_lengths", False)
     data, how = texts(), {"batch": 4, "length": 24, "quiet": True, "strategy": "cpu"}
-    monkeypatch.setattr(text_feed, "parted", functools.partial(parted, graph=0.0))
+    monkeypatch.setattr(text_feed, "parted", functools.partial(parted, graph=1.0))
     kb.finetune(pretrained, "classification", data, out=tmp_path / "run", epochs=1, **how)
     kept = settings_of(tmp_path / "run")["lengths"]
     assert len(kept) > 2
