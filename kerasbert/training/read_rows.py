@@ -125,10 +125,9 @@ def found(variables: Sequence[keras.Variable], ids: np.ndarray | None) -> dict[i
 
 def weights(model: keras.Model, read: Iterable[ReadRows]) -> dict[str, np.ndarray]:
     """Weight name of a model -> a copy of its value, float32."""
-    copies, by_name = values(model), {id(variable): name for name, variable in names(model).items()}
-    for rows in read:
-        if (name := by_name.get(id(rows.variable))) is not None:
-            rows.settle(copies[name])
+    copies = values(model)
+    for name, rows in _named(model, read).items():
+        rows.settle(copies[name])
     return copies
 
 
@@ -138,15 +137,20 @@ def assign(model: keras.Model, read: Iterable[ReadRows], tensors: Safetensors, f
     Args:
         factors: of the rows that are not read, by the name of the table, of `factors`.
     """
-    held = {id(rows.variable): rows for rows in read}
+    tables = _named(model, read)
     for name, variable in names(model).items():
-        if (rows := held.get(id(variable))) is None:
-            variable.assign(tensors.read(name))
+        if name in tables:
+            tables[name].begin(tensors.read(name), factors.get(name))
         else:
-            rows.begin(tensors.read(name), factors.get(name))
+            variable.assign(tensors.read(name))
 
 
 def factors(model: keras.Model, read: Iterable[ReadRows]) -> dict[str, float]:
     """What a checkpoint holds of the rows that are not read: table -> their factor."""
-    by_name = {id(variable): name for name, variable in names(model).items()}
-    return {by_name[id(rows.variable)]: rows.decayed for rows in read}
+    return {name: rows.decayed for name, rows in _named(model, read).items()}
+
+
+def _named(model: keras.Model, read: Iterable[ReadRows]) -> dict[str, ReadRows]:
+    """The rows of the tables that a model has, by the table's name."""
+    held = {id(rows.variable): rows for rows in read}
+    return {name: held[id(variable)] for name, variable in names(model).items() if id(variable) in held}

@@ -42,14 +42,14 @@ class Compilation:
         elements: bool, where a graph of open lengths is made, compile in it what works element by element.
         open_shapes: of global batches (`Feed.open_shapes`): on a CPU, with nothing fused, one graph takes all batches of these
             names, for any replicas and micro-batches alike.
-        token_ids: int [r], all that are read (`read_rows.ids`): on a CPU AdamW updates only these rows of word vectors.
+        token_ids: gives int [r], all that are read (`read_rows.ids`): on a CPU AdamW updates only these rows of word vectors.
     """
 
     update: bool = False
     fused: bool = False
     elements: bool = False
     open_shapes: Sequence[Mapping[str, tuple[int | None, ...]]] = ()
-    token_ids: np.ndarray | None = None
+    token_ids: Callable[[], np.ndarray | None] = lambda: None
 
 
 class StepCore:
@@ -86,7 +86,7 @@ class StepCore:
         self.variables_of_model = program.model.trainable_variables
         self.variables = [variable.value for variable in self.variables_of_model]
         traced = on_cpu(strategy) and not tf.config.functions_run_eagerly()
-        ids = compilation.token_ids if traced and type(optimizer).update_step is AdamW.update_step else None
+        ids = compilation.token_ids() if traced and type(optimizer).update_step is AdamW.update_step else None
         with strategy.scope():
             self.scale: Tensor = tf.Variable(2.0**15, trainable=False) if loss_scaling else None
             self.good_steps: Tensor = tf.Variable(0, trainable=False) if loss_scaling else None

@@ -1,6 +1,7 @@
 """The loop around the step core: resume, logs, evaluation, checkpoints, signals."""
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,7 @@ class Trainer:
             accumulate=config.accumulate,
             seed=config.seed,
             loss_scaling=config.precision == "mixed_float16",
-            compilation=_compilation(program.model, config, feed, read_rows.ids(program, config, feed, evaluate)),
+            compilation=_compilation(program, config, feed, evaluate),
         )
         with strategy.scope():
             program.begin(optimizer, config.updates)
@@ -372,15 +373,15 @@ class Trainer:
         self.means.reset(state["means"])
 
 
-def _compilation(model: keras.Model, config: RunConfig, feed: Feed, token_ids: np.ndarray | None) -> Compilation:
+def _compilation(program: Objective, config: RunConfig, feed: Feed, evaluate: "Best | HeldOut | None") -> Compilation:
     """What of this run's updates is worth compiling."""
-    weights, encoder = model.count_params(), getattr(model, "encoder", None)
+    weights, encoder = program.model.count_params(), getattr(program.model, "encoder", None)
     return Compilation(
         update=config.updates * weights > COMPILE_FROM,
         fused=fuses(config, weights, feed.shapes),
         elements=config.updates * weights > ELEMENTS_FROM * feed.shapes,
         open_shapes=feed.open_shapes() if getattr(encoder, "open_lengths", False) else (),
-        token_ids=token_ids,
+        token_ids=functools.partial(read_rows.ids, program, config, feed, evaluate),
     )
 
 

@@ -159,7 +159,7 @@ class Words(Objective):
 @pytest.mark.parametrize(("tied", "shape"), [(False, (4, 3)), (True, (12, 3))])
 def test_a_table_that_something_is_written_with_is_updated_whole(tied, shape):
     program, optimizer = Words(tied), adamw(learning_rate=1e-2, steps=10)
-    core = StepCore(program, optimizer, tf.distribute.get_strategy(), compilation=Compilation(token_ids=IDS))
+    core = StepCore(program, optimizer, tf.distribute.get_strategy(), compilation=Compilation(token_ids=lambda: IDS))
     before = program.table.value.numpy()
     core.step({"token_ids": tf.constant([1, 5]), "row": tf.range(2)})
     assert tuple(optimizer._momentums[0].shape) == shape
@@ -239,6 +239,6 @@ def test_an_optimizer_of_another_has_all_rows():
             variable.assign_sub(learning_rate * gradient)
 
     program, optimizer = Words(False), Mine(1e-2)
-    core = StepCore(program, optimizer, tf.distribute.get_strategy(), compilation=Compilation(token_ids=IDS))
+    core = StepCore(program, optimizer, tf.distribute.get_strategy(), compilation=Compilation(token_ids=lambda: IDS))
     core.step({"token_ids": tf.constant([1, 5]), "row": tf.range(2)})
     assert core.rows == {}
