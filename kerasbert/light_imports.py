@@ -3,7 +3,8 @@
 After `import kerasbert`, which imports neither, these parts of Keras are imported when something of them is used, and TensorFlow
 Lite imports JAX when it converts a function of JAX. Whoever uses them finds what was always there.
 
-No garbage is looked for while the two are imported: a million objects, all of which stay (.4 s).
+No garbage is looked for while the two are imported: a million objects, all of which stay (.4 s). TensorFlow multiplies by oneDNN
+on every x86 processor, and not on those with AVX512-VNNI alone.
 """
 
 import atexit
@@ -11,6 +12,7 @@ import functools
 import gc
 import importlib.machinery
 import importlib.util
+import os
 import sys
 import threading
 import types
@@ -27,6 +29,7 @@ WITHOUT_JAX = {  # modules that try to import it -> the library without which th
     "keras.src.callbacks.orbax_checkpoint": "orbax",  # mends JAX before 0.5 for Orbax
 }
 UNCOLLECTED = ("tensorflow", "keras")
+ONEDNN = "TF_ENABLE_ONEDNN_OPTS"  # 1 is TensorFlow's own choice where there is AVX512-VNNI; with AVX2 an update takes .84 with it
 _lock = threading.RLock()
 _command = threading.Event()  # set in a process that ends with a command
 
@@ -77,9 +80,12 @@ def _uncollected(module: Any, run: Any) -> None:
     Raises:
         FileNotFoundError: no temporary file can be written, which TensorFlow's import wants to know after seconds.
     """
-    import tempfile  # here: a phone does without
+    import platform  # here: a phone does without
+    import tempfile
 
     tempfile.gettempdir()
+    if module.__name__ == "tensorflow" and platform.machine() in ("x86_64", "AMD64"):
+        os.environ.setdefault(ONEDNN, "1")
     enabled = gc.isenabled()
     gc.disable()
     try:

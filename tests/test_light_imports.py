@@ -2,9 +2,11 @@
 
 import gc
 import importlib
+import os
 import re
 import sys
 import tempfile
+import types
 
 import pytest
 
@@ -136,6 +138,18 @@ def test_no_garbage_is_looked_for_while_they_are_imported(modules, monkeypatch):
     assert gc.get_freeze_count() == frozen  # of a process that does other things too
     for name in ("great", "inner"):
         del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("machine", "said", "found"), [("x86_64", None, "1"), ("x86_64", "0", "0"), ("arm64", None, None)]
+)
+def test_tensorflow_multiplies_by_onednn_on_x86_where_nobody_forbids_it(monkeypatch, machine, said, found):
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr(os, "environ", {} if said is None else {light_imports.ONEDNN: said})
+    seen = []
+    for name in ("keras", "tensorflow"):
+        light_imports._uncollected(types.ModuleType(name), lambda _: seen.append(os.environ.get(light_imports.ONEDNN)))
+    assert seen == [said, found]
 
 
 def test_a_command_looks_through_nothing_that_was_imported_and_nothing_at_its_end(tmp_path):

