@@ -47,10 +47,12 @@ def on_tpu() -> bool:
 def gather(table: Tensor, ids: Tensor, axis: int = 0) -> Tensor:
     """Rows of a table: [V, E], int [...] -> [..., E]; on another axis of whatever has more.
 
-    Plain tf.gather: `ops.take` adds the SELECT_V2 of its negative indices, which XNNPACK refuses.
+    Plain tf.gather: `ops.take` adds the SELECT_V2 of its negative indices, which XNNPACK refuses. Of a variable the rows alone
+    are read: where an update writes some of them (`training.read_rows`), whoever asks for its value gets a copy of all.
     """
     if TENSORFLOW:
-        return tf.gather(ops.convert_to_tensor(table), ids, axis=axis)
+        table = table.value if isinstance(table, keras.Variable) else ops.convert_to_tensor(table)
+        return tf.gather(table, ids, axis=axis)
     return ops.take(table, ids, axis=axis)
 
 
