@@ -127,8 +127,10 @@ def _finetune(options: argparse.Namespace) -> None:
         return
     settings = _settings(options, data)
     from kerasbert.training.finetune import finetune
+    from kerasbert.training.job import unloaded
 
-    finetune(options.model, options.task, data, **settings)
+    with unloaded():
+        finetune(options.model, options.task, data, **settings)
     print(options.out)
 
 

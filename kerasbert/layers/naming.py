@@ -35,9 +35,10 @@ def _after(path: str, folder: str) -> str:
     return "/".join(folders[folders.index(folder) + 1 :])
 
 
-def values(model: keras.layers.Layer) -> dict[str, np.ndarray]:
-    """Weight name -> a copy of its value as float32 (`ops.convert_to_numpy` of a variable warns under numpy 2)."""
-    return {name: copied(variable).astype("float32", copy=False) for name, variable in names(model).items()}
+def values(model: keras.layers.Layer, but: Collection[str] = ()) -> dict[str, np.ndarray]:
+    """Weight name, of all but these -> a copy of its value, float32 (`ops.convert_to_numpy` of one warns under numpy 2)."""
+    found = {name: variable for name, variable in names(model).items() if name not in but}
+    return {name: copied(variable).astype("float32", copy=False) for name, variable in found.items()}
 
 
 def copied(variable: keras.Variable) -> np.ndarray:

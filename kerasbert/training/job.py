@@ -1,6 +1,7 @@
 """One skeleton for whatever is trained: build it, open its run or go on with it, train, keep the weights, write the model."""
 
 import contextlib
+import contextvars
 import functools
 import os
 from collections.abc import Iterable, Sequence
@@ -30,9 +31,17 @@ from kerasbert.training.runs import DataPlaces, Run, open_run, say_finished
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import described
 from kerasbert.training.trainer import Trainer
+from kerasbert.within import within
 
 if TYPE_CHECKING:
     import keras
+
+_unloaded: contextvars.ContextVar[bool] = contextvars.ContextVar("unloaded", default=False)
+
+
+def unloaded() -> contextlib.AbstractContextManager[object]:
+    """Within it a training leaves its model where it wrote it and gives back None: a command does not load it once more."""
+    return within(_unloaded, True)
 
 
 class Job:
@@ -108,8 +117,10 @@ class Job:
         """What the training function returns."""
         return self.left(run)
 
-    def left(self, run: Run) -> "keras.Model":
-        """What it returns of a run that was finished before."""
+    def left(self, run: Run) -> Any:
+        """What it returns of a run that was finished before; None within `unloaded`."""
+        if _unloaded.get() and not self.temporary:
+            return None
         with run.local() as folder:
             return load(folder)
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 TABLE = "tokens/table"  # how the paths of tables of word vectors end
 MOST = 0.5  # of a table's rows; where more are read little is gained
+AT_ONCE = (
+    2**14
+)  # rows that are copied: asked for its value, a variable with rows that are written copies all of them twice
 
 
 def ids(program: Objective, config: RunConfig, feed: Feed, evaluate: "Best | HeldOut | None") -> np.ndarray | None:
@@ -85,9 +88,14 @@ class ReadRows:
         yield self.own
         tf.raw_ops.ResourceScatterUpdate(resource=table.handle, indices=self.ids, updates=self.own)
 
-    def settle(self, table: np.ndarray) -> None:
-        """Multiply the other rows of a copy of the table, float32 [V, E], with their factor."""
+    def value(self) -> np.ndarray:
+        """A copy of the table, whose other rows have their decay: float32 [V, E]."""
+        table = np.empty(self.variable.shape, "float32")
+        for begin in range(0, len(table), AT_ONCE):
+            part = table[begin : begin + AT_ONCE]
+            part[:] = tf.gather(self.variable.value, np.arange(begin, begin + len(part)))
         table *= np.where(self.places < 0, np.float32(self.decayed), np.float32(1))[:, None]
+        return table
 
     @property
     def decayed(self) -> float:
@@ -106,12 +114,6 @@ class ReadRows:
         self.variable.assign(table)
         self.factor.assign(1.0 if factor is None else factor)
 
-    def finish(self) -> None:
-        """Give the other rows their decay."""
-        table = copied(self.variable)
-        self.settle(table)
-        self.begin(table, None)
-
 
 def found(variables: Sequence[keras.Variable], ids: np.ndarray | None) -> dict[int, ReadRows]:
     """Of each of the variables that is a table of word vectors, by its number, the rows that are read.
@@ -125,10 +127,8 @@ def found(variables: Sequence[keras.Variable], ids: np.ndarray | None) -> dict[i
 
 def weights(model: keras.Model, read: Iterable[ReadRows]) -> dict[str, np.ndarray]:
     """Weight name of a model -> a copy of its value, float32."""
-    copies = values(model)
-    for name, rows in _named(model, read).items():
-        rows.settle(copies[name])
-    return copies
+    tables = _named(model, read)
+    return values(model, tables) | {name: rows.value() for name, rows in tables.items()}
 
 
 def assign(model: keras.Model, read: Iterable[ReadRows], tensors: Safetensors, factors: Mapping[str, float]) -> None:

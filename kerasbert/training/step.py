@@ -126,12 +126,6 @@ class StepCore:
         """Weight name -> a copy of its value, float32."""
         return read_rows.weights(self.program.model, self.rows.values())
 
-    def finish(self) -> None:
-        """No update follows: every weight has its value now."""
-        with self.strategy.scope():
-            for rows in self.rows.values():
-                rows.finish()
-
     def step(self, batch: Mapping[str, Tensor]) -> dict[str, tf.Tensor]:
         """One update on a (distributed) batch -> log name -> float32 scalar.
 

@@ -128,7 +128,6 @@ class Trainer:
             self.checkpoints.wait()
             self.run.settle()
             self.checkpoints.move(self.run.directory)
-        self.core.finish()
         self._note()
 
     def _open_writer(self) -> None:

@@ -41,9 +41,11 @@ def run(options: argparse.Namespace) -> None:
     from . import early
 
     early.check_distill(options.teacher, options.student, options.data, settings)
+    from kerasbert.training.job import unloaded
     from ..distill.teach import distill
 
-    distill(options.teacher, options.student, options.data, **settings)
+    with unloaded():
+        distill(options.teacher, options.student, options.data, **settings)
     print(json.dumps({"out": options.out}) if options.json else options.out)
 
 

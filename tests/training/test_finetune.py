@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
+from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.tasks.task import find_labels, find_task, held_out, read_rows
 from kerasbert.testing.battery import eagerly
@@ -166,6 +167,15 @@ def test_more_epochs_say_how_the_rate_jumps_and_both_schedules_are_kept(pretrain
     assert "is finished: 8 steps were made" in capsys.readouterr().err
     with pytest.raises(InputError, match="holds another run: the train rows in memory are not those of the run"):
         kb.finetune(pretrained, "classification", data | {"train": rows[1:]}, out=tmp_path / "run", **settings)
+
+
+def test_a_command_does_not_load_what_it_has_written(pretrained, tmp_path, monkeypatch):
+    path, run = tiny.labelled(tmp_path / "my.tsv", 20), tmp_path / "run"
+    line = ["finetune", pretrained, "--task", "classification", "--data", path, "--steps", 1, "--quiet", "--out", run]
+    with monkeypatch.context() as patch:
+        patch.setattr("kerasbert.training.job.load", lambda folder: pytest.fail(f"{folder} is loaded"))
+        assert [main([str(word) for word in line]) for _ in range(2)] == [0, 0]  # trained, and finished before
+    assert kb.finetune(pretrained, "classification", path, steps=1, quiet=True, out=run).task.name == "classification"
 
 
 def test_predict_takes_what_holds_texts(classifier):
