@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 TABLE = "tokens/table"  # how the paths of tables of word vectors end
 MOST = 0.5  # of a table's rows; where more are read little is gained
-AT_ONCE = (
-    2**14
-)  # rows that are copied: asked for its value, a variable with rows that are written copies all of them twice
+# rows that are copied: a variable of which some rows are written gives its value as a copy, and the array would be another
+AT_ONCE = 2**14
 
 
 def ids(program: Objective, config: RunConfig, feed: Feed, evaluate: "Best | HeldOut | None") -> np.ndarray | None:
@@ -52,7 +51,8 @@ class ReadRows:
     Args:
         variable: the table, float32 [V, E]. ids: int [r], of the rows, ascending.
     Attributes:
-        factor: what decay has made of the other rows since the run began, for they are left as they were.
+        factor: what decay has made of the other rows since the run began: in the model they stay as they were, until the weights
+            that the run leaves are read (`Best.take`).
     """
 
     def __init__(self, variable: keras.Variable, ids: np.ndarray) -> None:
